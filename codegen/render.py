@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan to text, in memory: the Jinja environment and the tidy pass. Nothing here touches generated/."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+import jinja2
+
+from codegen.outputs import Copy, Output
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+
+_BLANK_LINES = re.compile(r"\n{4,}")
+
+
+def make_environment() -> jinja2.Environment:
+    """An environment in which an undefined name is an error and HTML is escaped."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=jinja2.select_autoescape(["html", "html.j2", "svg.j2"], default_for_string=False, default=False),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def render_plan(outputs: Iterable[Output | Copy]) -> dict[PurePosixPath, str]:
+    """The text of every planned file, by its path below generated/."""
+    environment = make_environment()
+    return {output.path: render_output(environment, output) for output in outputs}
+
+
+def render_output(environment: jinja2.Environment, output: Output | Copy) -> str:
+    """The text of one planned file."""
+    if isinstance(output, Copy):
+        return output.source.read_text(encoding="utf-8")
+    text = environment.get_template(output.template).render(context=output.context)
+    return tidy(text)
+
+
+def tidy(text: str) -> str:
+    """No trailing blanks, at most two blank lines in a row, one newline at the end."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    return _BLANK_LINES.sub("\n\n\n", "\n".join(lines)).strip("\n") + "\n"
