@@ -147,7 +147,7 @@ def _bring_up_to_date(folder: Path, outputs: list[Output | Copy], check: bool) -
     print(f"{len(rendered)} files in {folder}: {written} written, {len(drift.orphans)} removed")
 
 
-def _refuse_foreign(folder: Path, rendered: Mapping[PurePosixPath, str]) -> None:
+def _refuse_foreign(folder: Path, rendered: Mapping[PurePosixPath, bytes]) -> None:
     """All below the folder is about to become the generator's: never take over a folder that holds other work."""
     if folder.is_relative_to(GENERATED) or not folder.exists():
         return
@@ -158,7 +158,7 @@ def _refuse_foreign(folder: Path, rendered: Mapping[PurePosixPath, str]) -> None
         _fail(f"{folder} holds files that are not the generator's ({present[0]}, ...): choose an empty or new folder")
 
 
-def _render(outputs: list[Output | Copy]) -> dict[PurePosixPath, str]:
+def _render(outputs: list[Output | Copy]) -> dict[PurePosixPath, bytes]:
     environment = make_environment()
     rendered = {}
     console = Console(stderr=True)

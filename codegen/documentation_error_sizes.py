@@ -40,14 +40,14 @@ def size_mistakes(operation: Operation) -> Iterator[Mistake]:
     shape, other = call.shapes[first], call.shapes[second]
     strides = attribute_name(operation, "strides")
     yield Mistake(
-        f"{first} has another number of axes than the attributes speak of.",
+        f"`{first}` has another number of axes than the attributes speak of.",
         call_text(call, call.changed(shapes={first: shape[:-1]})),
         "SpecError",
         f"{first} has 3 axes (shape {shape[:-1]}); expected 4, batch, channels and 2 spatial, because {strides} has "
         f"2 entries",
     )
     yield Mistake(
-        f"{second} is empty along another axis than the batch.",
+        f"`{second}` is empty along another axis than the batch.",
         call_text(call, call.changed(shapes={second: (*other[:-1], 0)})),
         "SpecError",
         f"{second} has extent 0 on axis 3 (shape {(*other[:-1], 0)}); expected at least 1; only the batch may be empty",
@@ -93,8 +93,8 @@ def _rule_mistakes(call: NumberedCall, rule: Rule) -> Iterator[Mistake]:
         if remedied in seen or (True in seen and rule.remedy is None):
             continue
         seen.add(remedied)
-        what = f"The rule {rule.id} is broken" + (
-            f"; another {rule.remedy.attribute} would mend it." if remedied and rule.remedy else "."
+        what = f"The rule `{rule.id}` is broken" + (
+            f"; another `{rule.remedy.attribute}` would mend it." if remedied and rule.remedy else "."
         )
         yield Mistake(what, call_text(call, changed), "SpecError", message)
 

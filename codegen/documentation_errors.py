@@ -21,12 +21,14 @@ INT64_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One error: what is wrong, a call that has it, and what is raised. Text of `message` follows the operation."""
+    """One error: what is wrong, a call that has it, and what is raised."""
 
     what: str
     call: str
     exception: str
     message: str
+    named: bool = True
+    """The message begins with the name of the operation, which is not repeated here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class ErrorGroupContext:
 
     title: str
     anchor: str
-    intro: str
+    intro: Pieces
     errors: tuple[ErrorContext, ...]
 
 
@@ -56,8 +58,7 @@ def set_errors(operation: Operation, sentence: SentenceSetter, mistakes: Iterato
             what=sentence(row.what),
             call=set_code(row.call),
             exception=row.exception,
-            # Python's own TypeError names the method; every message of the package names the operation.
-            message=row.message if row.exception == "TypeError" else f"{operation.name}: {row.message}",
+            message=f"{operation.name}: {row.message}" if row.named else row.message,
         )
         for row in mistakes
     )
@@ -86,6 +87,7 @@ def attribute_mistakes(operation: Operation) -> Iterator[Mistake]:
         "make(kernel_size=(3, 3))",
         "TypeError",
         f"{operation.name}.__init__() got an unexpected keyword argument 'kernel_size'",
+        named=False,
     )
 
 
@@ -98,7 +100,7 @@ def _missing(attribute: Attribute) -> Iterator[Mistake]:
         condition = f" while {when.attribute} is {when.unless!r}"
         sentence = f"is missing although {when.attribute} is {when.unless}"
     yield Mistake(
-        f"{attribute.name} {sentence}.",
+        f"`{attribute.name}` {sentence}.",
         f"make({attribute.name}=None)",
         "SpecError",
         f"{attribute.name} is required{condition}: expected a list of {attribute.range} integers, "
@@ -111,13 +113,13 @@ def _wrong_words(attribute: Attribute) -> Iterator[Mistake]:
     # The most likely mistake: a word of the other operations' layouts.
     word = {"data_format": "NHWC", "auto_pad": "same"}.get(attribute.role, "OXI")
     yield Mistake(
-        f"{attribute.name} is not a string.",
+        f"`{attribute.name}` is not a string.",
         f"make({attribute.name}=3)",
         "SpecError",
         f"{attribute.name} = 3: expected a string, one of {allowed}",
     )
     yield Mistake(
-        f"{attribute.name} is none of its words.",
+        f"`{attribute.name}` is none of its words.",
         f'make({attribute.name}="{word}")',
         "SpecError",
         f"{attribute.name} = {word!r}: expected one of {allowed}",
@@ -129,13 +131,13 @@ def _wrong_numbers(attribute: Attribute, what: str, pattern: str) -> Iterator[Mi
     name, least = attribute.name, 1 if attribute.range == "positive" else 0
     expected = f"expected a {attribute.range} integer"
     yield Mistake(
-        f"{name} has a number that is no integer.",
+        f"`{name}` has a number that is no integer.",
         f"make({name}={pattern.format('2.0')})",
         "SpecError",
         f"{what} = 2.0: {expected}, not float",
     )
     yield Mistake(
-        f"{name} has a number below {least}.",
+        f"`{name}` has a number below {least}.",
         f"make({name}={pattern.format(least - 1)})",
         "SpecError",
         f"{what} = {least - 1}: {expected}",
@@ -164,7 +166,7 @@ def _wrong_lists(operation: Operation, attribute: Attribute, call: NumberedCall)
     good = call.attributes.get(name, (attribute.default or 0,) * call.rank)
     assert isinstance(good, tuple), f"{name} is a list"
     yield Mistake(
-        f"{name} is not a list.",
+        f"`{name}` is not a list.",
         f"make({name}=2)",
         "SpecError",
         f"{name} = 2: expected a list of integers, not int",
@@ -176,11 +178,11 @@ def _wrong_lists(operation: Operation, attribute: Attribute, call: NumberedCall)
     if attribute.role == "strides":
         four = (1,) * 4
         end = f"{strides} has 4 entries; expected 1, 2 or 3, one for each spatial axis"
-        yield Mistake(f"{name} has no entry, or more than three.", f"make({name}={four})", "SpecError", end)
+        yield Mistake(f"`{name}` has no entry, or more than three.", f"make({name}={four})", "SpecError", end)
         return
     reason = "like" if attribute.length == "spatial" else "two channel axes and the spatial axes of"
     yield Mistake(
-        f"{name} has not one entry for each "
+        f"`{name}` has not one entry for each "
         + ("spatial axis." if attribute.length == "spatial" else "axis of the weights."),
         f"make({name}={longer})",
         "SpecError",
@@ -197,7 +199,7 @@ def _ignored_but_checked(operation: Operation) -> Iterator[Mistake]:
         other = next(row for row in operation.attributes if row.name == when.attribute)
         word = next(word for word in other.words if word != when.unless)
         yield Mistake(
-            f"{attribute.name} is wrong, although {when.attribute} makes it count for nothing.",
+            f"`{attribute.name}` is wrong, although {when.attribute} makes it count for nothing.",
             f'make({when.attribute}="{word}", {attribute.name}=(-1, 0))',
             "SpecError",
             f"{attribute.name}[0] = -1: expected a {attribute.range} integer",

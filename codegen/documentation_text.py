@@ -189,7 +189,8 @@ def _typeset_factor(factor: Factor) -> FactorContext:
 class SentenceSetter:
     """Sets the names that an operation defines as code in its sentences.
 
-    Names that are also plain English (strides, groups, none) stay as they are: a sentence may mean the word.
+    Names that are also plain English (strides, groups, none) stay as they are, because a sentence may mean the word;
+    between backticks they are code as well.
     """
 
     def __init__(self, operation: Operation) -> None:
@@ -200,14 +201,14 @@ class SentenceSetter:
         # A stem with a star stands for several words, such as same_upper and same_lower.
         stems = {f"{word.partition('_')[0]}_*" for word in words if "_" in word}
         choices = "|".join(re.escape(name) for name in sorted(code | stems, key=lambda name: (-len(name), name)))
-        self._pattern = re.compile(rf"(?<!\w)(?:{choices})(?!\w)")
+        self._pattern = re.compile(rf"`([^`]+)`|(?<!\w)(?:{choices})(?!\w)")
 
     def __call__(self, text: str) -> Pieces:
-        text = " ".join(text.split())
+        text = " ".join(text.split()).replace(" * ", " · ")
         pieces: list[Piece] = []
         end = 0
         for match in self._pattern.finditer(text):
-            pieces += [Piece(text[end : match.start()]), Piece(match[0], "code")]
+            pieces += [Piece(text[end : match.start()]), Piece(match[1] or match[0], "code")]
             end = match.end()
         pieces.append(Piece(text[end:]))
         return tuple(piece for piece in pieces if piece.text)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drawings of a small problem in plain numbers: every cell, tap and arrow with its place on the page.
 
-All lengths are in units of the drawing, which are pixels at its natural size. Templates only place them.
+All lengths are in units of the drawing. Templates only place them.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Text; `anchor` is start, middle or end."""
+    """Text; `anchor` is middle or end, `kind` is name or index."""
 
     x: int
     y: int
     text: str
     anchor: str = "middle"
-    kind: str = "label"
+    kind: str = "index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,15 @@ class Drawing:
     boxes: tuple[Box, ...] = ()
     measures: tuple[Measure, ...] = ()
     labels: tuple[Label, ...] = ()
+
+    @property
+    def shown_width(self) -> int:
+        """Width in pixels where there is room: a quarter more than the units, so that text is as large as around it."""
+        return self.width * 5 // 4
+
+    @property
+    def shown_height(self) -> int:
+        return self.height * 5 // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +164,13 @@ def draw_windows(operation: Operation) -> Drawing:
     ]  # fmt: skip
     labels = [
         Label(x(0) + windowed * _CELL // 2, _MARGIN + 10, roles.windowed.name, kind="name"),
-        *(Label(x(position) + _CELL // 2, top - 6, str(position), kind="index") for position in range(windowed)),
-        Label(_LEFT - 10, top + _CELL // 2 + 4, "values", "end", "index"),
-        Label(right + _CELL // 2, _MARGIN + 10, roles.plain.name, kind="name"),
+        *(Label(x(position) + _CELL // 2, top - 6, str(position)) for position in range(windowed)),
+        Label(_LEFT - 10, top + _CELL // 2 + 4, "values", "end"),
+        Label(right + _CELL, _MARGIN + 10, roles.plain.name, "end", "name"),
     ]
     for count, start, text in ((begin, -begin, "pb"), (end, windowed, "pe")):
         if count:
-            labels.append(Label(x(start) + count * _CELL // 2, top - 6, f"{text} = {count}", kind="index"))
+            labels.append(Label(x(start) + count * _CELL // 2, top - 6, f"{text} = {count}"))
     marks: list[Tap] = []
     measures: list[Measure] = []
     first_row = top + _CELL + 22
@@ -169,22 +178,18 @@ def draw_windows(operation: Operation) -> Drawing:
     for output in range(plain):
         y = first_row + output * pitch
         index = roles.plain.spatial
-        labels.append(Label(_LEFT - 10, y + _CELL // 2 + 4, f"{str(index).lower()} = {output}", "end", "index"))
+        labels.append(Label(_LEFT - 10, y + _CELL // 2 + 4, f"{str(index).lower()} = {output}", "end"))
         cells.append(Cell(right, y, _CELL, "output", str(PLAIN_VALUES[output])))
         for tap in range(taps):
             position = output * stride + tap * dilation - begin
-            marks.append(
-                Tap(x(position) + _CELL // 2, y + _CELL // 2, 11, 0 <= position < windowed, f"k{tap}")
-            )
+            marks.append(Tap(x(position) + _CELL // 2, y + _CELL // 2, 11, 0 <= position < windowed, f"k{tap}"))
     if dilation > 1 and taps > 1:
         left, y = x(-begin) + _CELL // 2, first_row - 6
         measures.append(Measure(left, left + dilation * _CELL, y, f"d = {dilation}", y - 4))
     if plain > 1:
         left, y = x(-begin) + _CELL // 2, first_row + pitch + _CELL // 2
         measures.append(Measure(left, left + stride * _CELL - 13, y, f"s = {stride}", y - 6))
-    tracks = [
-        Box(x(-begin), first_row + output * pitch, columns * _CELL, _CELL, "track") for output in range(plain)
-    ]
+    tracks = [Box(x(-begin), first_row + output * pitch, columns * _CELL, _CELL, "track") for output in range(plain)]
     numbers = f"stride {stride}, dilation {dilation}, padding {begin} in front and {end} behind"
     return Drawing(
         id=f"{operation.name}-windows",
@@ -194,7 +199,7 @@ def draw_windows(operation: Operation) -> Drawing:
             f"one position of {roles.plain.name}; a filled circle is a kernel tap over a position of "
             f"{roles.windowed.name}, a hollow one is a tap over padding, whose term does not take part."
         ),
-        width=right + _CELL + _MARGIN + 14,
+        width=right + _CELL + _MARGIN,
         height=first_row + (plain - 1) * pitch + _CELL + _MARGIN,
         cells=tuple(cells),
         taps=tuple(marks),
@@ -237,7 +242,7 @@ def draw_plane(operation: Operation) -> Drawing:
     following = Box(window.x + stride * size, window.y, extent, extent, "next")
     boxes = [window] if column + 1 >= plain else [following, window]
     below = top + span * size + 8
-    measures = [Measure(window.x, window.x + extent, below, f"eff = ({taps} − 1) · {dilation} + 1 = {extent // size}", below + 15)]  # noqa: RUF001
+    measures = (Measure(window.x, window.x + extent, below, f"eff = {extent // size}", below + 15),)
     letters = str(roles.plain.spatial).lower()
     return Drawing(
         id=f"{operation.name}-plane",
@@ -248,17 +253,19 @@ def draw_plane(operation: Operation) -> Drawing:
             f"position ({row}, {column}) are {dilation} apart; the next window is {stride} further and is dashed. "
             f"Hollow taps lie in the padding."
         ),
-        width=right + max(plain * size, 66) + _MARGIN,
+        width=right + max(plain * size, 74) + _MARGIN,
         height=below + 24,
         cells=tuple(cells),
         taps=tuple(marks),
         boxes=tuple(boxes),
-        measures=tuple(measures),
+        measures=measures,
         labels=(
             Label(left + span * size // 2, _MARGIN + 10, roles.windowed.name, kind="name"),
             Label(right + plain * size // 2, top + begin * size - 8, roles.plain.name, kind="name"),
             Label(
-                right + plain * size // 2, top + (begin + plain) * size + 16, f"{letters} = ({row}, {column})", kind="index"
+                right + plain * size // 2,
+                top + (begin + plain) * size + 16,
+                f"{letters} = ({row}, {column})",
             ),
         ),
     )
@@ -283,7 +290,7 @@ def draw_groups(operation: Operation, reading: Reading) -> Drawing:
             own = group(row, column)
             kind = "empty" if own is None else kinds[own % 2]
             cells.append(Cell(left + column * size, top + row * size, size, kind))
-    right = left + columns * size + 70
+    right = left + columns * size + 80
     for row in range(stored_rows):
         for column in range(stored_columns):
             own = column // (columns // groups) if axes["IC"] else row // (rows // groups)
@@ -306,10 +313,10 @@ def draw_groups(operation: Operation, reading: Reading) -> Drawing:
         cells=tuple(cells),
         labels=(
             Label(middle, _MARGIN + 10, "channels that meet", kind="name"),
-            Label(middle, top - 6, f"OC = {columns}", kind="index"),
-            Label(left - 8, top + rows * size // 2 + 4, "IC", "end", "index"),
+            Label(middle, top - 6, f"OC = {columns}"),
+            Label(left - 8, top + rows * size // 2 + 4, "IC", "end"),
             Label(stored_middle, _MARGIN + 10, "stored", kind="name"),
-            Label(stored_middle, top - 6, f"{column_text} = {stored_columns}", kind="index"),
-            Label(right - 8, top + stored_rows * size // 2 + 4, row_text, "end", "index"),
+            Label(stored_middle, top - 6, f"{column_text} = {stored_columns}"),
+            Label(right - 8, top + stored_rows * size // 2 + 4, row_text, "end"),
         ),
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan to text, in memory: the Jinja environment and the tidy pass. Nothing here touches generated/."""
+"""Plan to file contents, in memory: the Jinja environment and the tidy pass. Nothing here touches generated/."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def make_environment() -> jinja2.Environment:
     )
 
 
-def render_plan(outputs: Iterable[Output | Copy]) -> dict[PurePosixPath, str]:
-    """The text of every planned file, by its path below generated/."""
+def render_plan(outputs: Iterable[Output | Copy]) -> dict[PurePosixPath, bytes]:
+    """The content of every planned file, by its path below generated/."""
     environment = make_environment()
     return {output.path: render_output(environment, output) for output in outputs}
 
 
-def render_output(environment: jinja2.Environment, output: Output | Copy) -> str:
-    """The text of one planned file."""
+def render_output(environment: jinja2.Environment, output: Output | Copy) -> bytes:
+    """The content of one planned file."""
     if isinstance(output, Copy):
-        return output.source.read_text(encoding="utf-8")
+        return output.source.read_bytes()
     text = environment.get_template(output.template).render(context=output.context)
-    return tidy(text)
+    return tidy(text).encode()
 
 
 def tidy(text: str) -> str:

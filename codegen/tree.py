@@ -38,7 +38,7 @@ def list_owned_files(folder: Path) -> list[PurePosixPath]:
     return owned
 
 
-def check_tree(folder: Path, rendered: Mapping[PurePosixPath, str]) -> Drift:
+def check_tree(folder: Path, rendered: Mapping[PurePosixPath, bytes]) -> Drift:
     """What is missing, changed or an orphan, with a unified diff for each changed file. Writes nothing."""
     present = set(list_owned_files(folder))
     missing = sorted(set(rendered) - present)
@@ -46,26 +46,25 @@ def check_tree(folder: Path, rendered: Mapping[PurePosixPath, str]) -> Drift:
     diffs = {}
     for path in sorted(present & set(rendered)):
         data = (folder / path).read_bytes()
-        if data != rendered[path].encode():
-            diffs[path] = _unified_diff(path, data.decode(errors="replace"), rendered[path])
+        if data != rendered[path]:
+            diffs[path] = _unified_diff(path, data, rendered[path])
     return Drift(tuple(missing), tuple(diffs), tuple(orphans), diffs)
 
 
-def _unified_diff(path: PurePosixPath, on_disk: str, rendered: str) -> str:
-    lines = difflib.unified_diff(
-        on_disk.splitlines(keepends=True), rendered.splitlines(keepends=True), f"{path} (on disk)", f"{path} (rendered)"
-    )
+def _unified_diff(path: PurePosixPath, on_disk: bytes, rendered: bytes) -> str:
+    before, after = [content.decode(errors="replace").splitlines(keepends=True) for content in (on_disk, rendered)]
+    lines = difflib.unified_diff(before, after, f"{path} (on disk)", f"{path} (rendered)")
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
 def write_tree(
-    folder: Path, rendered: Mapping[PurePosixPath, str], report: Callable[[PurePosixPath], None] = lambda path: None
+    folder: Path, rendered: Mapping[PurePosixPath, bytes], report: Callable[[PurePosixPath], None] = lambda path: None
 ) -> Drift:
     """Make the folder hold exactly what was rendered; files that are right already keep their time stamps.
 
     Args:
         folder: created when it is missing.
-        rendered: path -> text.
+        rendered: path -> content.
         report: called with the path of each rendered file once it is in place.
 
     Returns:
@@ -76,9 +75,9 @@ def write_tree(
     for path in drift.orphans:
         (folder / path).unlink()
         _remove_empty_parents(folder, folder / path)
-    for path, text in rendered.items():
+    for path, content in rendered.items():
         if path in wanting:
-            _write_whole(folder / path, text.encode())
+            _write_whole(folder / path, content)
         report(path)
     return drift
 

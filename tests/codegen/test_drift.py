@@ -22,7 +22,7 @@ GENERATED = ROOT / "generated"
 
 
 @pytest.fixture(scope="session")
-def rendered() -> dict[PurePosixPath, str]:
+def rendered() -> dict[PurePosixPath, bytes]:
     return render_plan(plan_outputs(load_operations()))
 
 
@@ -42,7 +42,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path): (folder / path).read_bytes() for path in list_owned_files(folder)}
 
 
-def test_generated_is_up_to_date(rendered: dict[PurePosixPath, str]) -> None:
+def test_generated_is_up_to_date(rendered: dict[PurePosixPath, bytes]) -> None:
     drift = check_tree(GENERATED, rendered)
     assert not drift, (
         f"missing {drift.missing}, orphans {drift.orphans}\n"
@@ -70,7 +70,7 @@ def test_every_locale_hash_seed_and_folder_gives_the_same_bytes(tmp_path: Path) 
         assert files_of(out) == expected
 
 
-def test_deleted_tree_comes_back(tmp_path: Path, rendered: dict[PurePosixPath, str]) -> None:
+def test_deleted_tree_comes_back(tmp_path: Path, rendered: dict[PurePosixPath, bytes]) -> None:
     out = tmp_path / "out"
     write_tree(out, rendered)
     expected = files_of(out)
@@ -164,12 +164,12 @@ def test_list_names_every_file() -> None:
         assert str(path) in result.stdout
 
 
-def test_banner_names_spec_template_and_command(rendered: dict[PurePosixPath, str]) -> None:
+def test_banner_names_spec_template_and_command(rendered: dict[PurePosixPath, bytes]) -> None:
     checked = 0
     for output in plan_outputs(load_operations()):
         if isinstance(output, Copy) or output.path.suffix in (".json", ".svg", ".css"):
             continue
-        head = "\n".join(rendered[output.path].splitlines()[:5])
+        head = "\n".join(rendered[output.path].decode().splitlines()[:5])
         assert f"templates/{output.template}" in head and "python -m codegen generate" in head, output.path
         assert "SPDX-License-Identifier: Apache-2.0" in head, output.path
         checked += 1

@@ -23,12 +23,51 @@
 #include <time.h>
 #include <unistd.h>
 
-static atomic_int allocations_until_failure; /* the one that counts it down to 0 fails; negative: none does */
-static atomic_int threads_until_failure;
+/* The C library's allocator survives a fork; a sanitizer's need not: threads that the child does not have may hold its
+ * locks. With a sanitizer, therefore, nobody is allocating while this program forks. */
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+static pthread_mutex_t allocator = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock_allocator(void)
+{
+    if (SANITIZED)
+        pthread_mutex_lock(&allocator);
+}
+
+static void unlock_allocator(void)
+{
+    if (SANITIZED)
+        pthread_mutex_unlock(&allocator);
+}
+
+static void *allocate(size_t alignment, size_t bytes)
+{
+    lock_allocator();
+    void *const made = aligned_alloc(alignment, bytes);
+    unlock_allocator();
+    return made;
+}
+
+static void release(void *memory)
+{
+    lock_allocator();
+    free(memory);
+    unlock_allocator();
+}
+
+/* What the runtime gets. The call that counts one of these down to 0 fails; with a negative number none does. */
+static atomic_int allocations_until_failure = -1, threads_until_failure = -1;
 
 static void *allocate_or_fail(size_t alignment, size_t bytes)
 {
-    return allocations_until_failure > 0 && --allocations_until_failure == 0 ? NULL : aligned_alloc(alignment, bytes);
+    return allocations_until_failure > 0 && --allocations_until_failure == 0 ? NULL : allocate(alignment, bytes);
 }
 
 static int create_or_fail(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument)
@@ -41,9 +80,11 @@ static int create_or_fail(pthread_t *thread, const pthread_attr_t *attributes, v
 }
 
 #define aligned_alloc allocate_or_fail
+#define free release
 #define pthread_create create_or_fail
 #include "wgrad_runtime.c"
 #undef aligned_alloc
+#undef free
 #undef pthread_create
 
 /* No suppressions: an allocation that cannot be made returns NULL as it does without a sanitizer, and a child of a
@@ -97,8 +138,8 @@ static uint64_t mix(uint64_t x)
 
 static atomic_int faults; /* what the kernel itself finds wrong */
 
-static void toy_kernel(const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out, void *scratch,
-                       int64_t first, int64_t last)
+static void toy_kernel(const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out,
+                       void *scratch, int64_t first, int64_t last)
 {
     const uint64_t *const x = plain, *const salt = windowed;
     uint64_t *const y = out;
@@ -129,14 +170,17 @@ static const uint64_t *toy_input(void)
 /* Returns the number of wrong elements of out, or -1 if the run failed with ENOMEM and left out alone. */
 static int64_t run_toy(int64_t items, int64_t scratch_bytes, int threads, uint64_t salt)
 {
-    uint64_t *const out = calloc((size_t)items + 2, sizeof *out);
+    const size_t bytes = ((size_t)items + 2) * sizeof(uint64_t);
+    uint64_t *const out = allocate(sizeof *out, bytes);
+    memset(out, 0, bytes);
     const wgrad_geometry geometry = {.N = scratch_bytes > 0 ? scratch_bytes : 0};
     out[0] = out[items + 1] = salt;
-    const int status = wgrad_run((uintptr_t)toy_kernel, &geometry, toy_input(), &salt, out + 1, items, scratch_bytes, threads);
+    const int status =
+        wgrad_run((uintptr_t)toy_kernel, &geometry, toy_input(), &salt, out + 1, items, scratch_bytes, threads);
     int64_t wrong = (out[0] != salt) + (out[items + 1] != salt);
     for (int64_t i = 0; i < items; i++)
         wrong += out[1 + i] != (status == 0 ? mix(toy_input()[i] ^ salt) : 0);
-    free(out);
+    release(out);
     return wrong == 0 && status == ENOMEM ? -1 : wrong + (status != 0);
 }
 
@@ -279,9 +323,9 @@ static void rounding_kernel(const wgrad_geometry *geometry, const void *plain, c
     (void)geometry, (void)plain, (void)windowed, (void)scratch;
     for (int64_t i = first; i < last; i++) {
         volatile float tiny = 0x1p-126f, one = 1.0f, three = 3.0f, zero = 0.0f;
-        tiny = tiny * 0.5f;                /* inexact only where subnormals are flushed */
-        const float third = one / three;   /* raises inexact */
-        volatile float infinity = one / zero; /* raises division by zero, and would trap if that were unmasked */
+        tiny = tiny * 0.5f;                   /* zero where subnormals are flushed */
+        const float third = one / three;      /* depends on the rounding, and raises inexact */
+        volatile float infinity = one / zero; /* traps where division by zero is unmasked */
         ((int *)out)[i] = tiny > 0.0f && third == 0x1.555556p-2f && infinity > one && fegetround() == FE_TONEAREST;
     }
 }
@@ -356,11 +400,12 @@ static void check_busy_pool(void)
 /* Many callers at a time, and forks among them. */
 
 static int calls_of_each;
+static atomic_bool forks_done;
 
 static void *call_often(void *number)
 {
     const uint64_t seed = (uint64_t)(uintptr_t)number;
-    for (int n = 0; n < calls_of_each; n++) {
+    for (int n = 0; n < calls_of_each || !forks_done; n++) {
         const uint64_t random = mix(seed << 32 | (uint64_t)n);
         const int64_t items = 1 + (int64_t)(random % 200), bytes = (int64_t)(random >> 8 & 0x3fff);
         const int64_t scratch = random >> 24 & 15 ? bytes : 50 * bytes;
@@ -414,7 +459,9 @@ static void check_many_callers(int host_threads, int forks)
     pthread_t *const callers = calloc((size_t)host_threads, sizeof *callers);
     for (int i = 0; i < host_threads; i++)
         pthread_create(&callers[i], NULL, call_often, (void *)(uintptr_t)i);
+    pthread_atfork(lock_allocator, unlock_allocator, unlock_allocator);
     check_forks(forks);
+    forks_done = true;
     for (int i = 0; i < host_threads; i++)
         pthread_join(callers[i], NULL);
     free(callers);
@@ -453,12 +500,12 @@ static void check_exit(const char *program)
     }
     int status = -1;
     waitpid(child, &status, 0);
-    check_equal("exit code of a process that ends in the middle of calls", WIFEXITED(status) ? WEXITSTATUS(status) : -1, 7);
+    check_equal("exit code of a process that ends in the middle of calls", WEXITSTATUS(status), 7);
+    check_equal("signal that ended it", WIFSIGNALED(status) ? WTERMSIG(status) : 0, 0);
 }
 
 int main(int count, char **arguments)
 {
-    allocations_until_failure = threads_until_failure = -1;
     toy_input();
     if (count == 2 && strcmp(arguments[1], "end in the middle") == 0)
         return end_in_the_middle();

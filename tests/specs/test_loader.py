@@ -88,8 +88,16 @@ CONTRADICTIONS: tuple[tuple[str, Edit, str], ...] = (
     ("a list without length", lambda d: d["attributes"][0].pop("length"), "a list has a length"),
     ("a number without range", lambda d: d["attributes"][0].pop("range"), "numbers have a range"),
     ("a string without words", lambda d: d["attributes"][4].update(words=[]), "a string lists its words"),
-    ("a default that is no word", lambda d: d["attributes"][4].update(default="same"), "'same' is not one of the words"),
-    ("required with default", lambda d: d["attributes"][6].update(required=True), "a required attribute has no default"),
+    (
+        "a default that is no word",
+        lambda d: d["attributes"][4].update(default="same"),
+        "'same' is not one of the words",
+    ),
+    (
+        "required with default",
+        lambda d: d["attributes"][6].update(required=True),
+        "a required attribute has no default",
+    ),
     ("an unknown layout", lambda d: d["attributes"][7].update(words=["XNC", "NXC"]), "data layouts are"),
     (
         "ignored by nobody",
@@ -136,7 +144,9 @@ CONTRADICTIONS: tuple[tuple[str, Edit, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("edit", "message"), [row[1:] for row in CONTRADICTIONS], ids=[row[0] for row in CONTRADICTIONS])
+@pytest.mark.parametrize(
+    ("edit", "message"), [row[1:] for row in CONTRADICTIONS], ids=[row[0] for row in CONTRADICTIONS]
+)
 def test_contradictions_are_named(data: Data, edit: Edit, message: str) -> None:
     original = copy.deepcopy(data)
     edit(data)
@@ -160,7 +170,7 @@ def test_files_that_are_no_specification(tmp_path: Path) -> None:
     listing.write_text("[1]")
     with pytest.raises(SpecFileError, match="expected an object"):
         load_operation(listing)
-    with pytest.raises(SpecFileError, match="missing.toml"):
+    with pytest.raises(SpecFileError, match=r"missing\.toml"):
         load_operation(tmp_path / "missing.toml")
     (tmp_path / "empty").mkdir()
     with pytest.raises(SpecFileError, match="no operation files"):
