@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Generated from specs/vocabulary.py and templates/c/direct.c.j2.
+ * Do not edit: `python -m codegen generate` writes it again. */
+
+/* Gradient of a 3-D convolution with respect to its weights, a tile of channels at a time.
+ *
+ *   windowed  NCX  [N][G * W][ID][IH][IW]   src of a convolution, diff_dst of a transposed one
+ *   plain     NCX  [N][G * P][OD][OH][OW]   the other
+ *   gradient  any strides  [G][P][W][KD][KH][KW]   every element is written
+ *
+ *   gradient[g][p][w][kd][kh][kw] = sum over n, od, oh, ow of
+ *       plain[n][g * P + p][od][oh][ow] * windowed[n][g * W + w][id][ih][iw]
+ *       id = od * stride_d + kd * dilation_d - pad_d
+ *       ih = oh * stride_h + kh * dilation_h - pad_h
+ *       iw = ow * stride_w + kw * dilation_w - pad_w
+ *
+ * G groups of P plain and W windowed channels. Elements are f16 (IEEE 754 binary16).
+ * Positions outside the windowed tensor do not take part: loops are clipped, nothing is multiplied by padding.
+ * Sums are float, in the order that summation.h fixes; each is rounded to its element type once, at the end.
+ * Requires every extent but N, and every stride and dilation, to be at least 1. A work item is one tile of one group.
+ * Scratch: WGRAD_RUNGS * TILE floats. */
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "wgrad_geometry.h"
+#include "element_f16.h"
+#include "isa_base.h"
+#include "clipping.h"
+#include "summation.h"
+#include "store.h"
+
+enum { PLAIN_TILE = 8, WINDOWED_TILE = 4, TILE = PLAIN_TILE * WINDOWED_TILE };
+
+/* The outer product of one position, added to the tile. The counts are constants in a whole tile, and the compiler
+ * unrolls it. */
+static inline void add_position(float *sum, const element *plain, int64_t plain_channel, const element *windowed,
+                                int64_t windowed_channel, int64_t plain_count, int64_t windowed_count)
+{
+    float y[PLAIN_TILE];
+    for (int64_t p = 0; p < plain_count; p++)
+        y[p] = element_to_float(plain[p * plain_channel]);
+    for (int64_t w = 0; w < windowed_count; w++) {
+        const float x = element_to_float(windowed[w * windowed_channel]);
+        for (int64_t p = 0; p < plain_count; p++)
+            sum[w * PLAIN_TILE + p] = multiply_add(x, y[p], sum[w * PLAIN_TILE + p]);
+    }
+}
+
+/* The sum of one tap over all positions, for a tile that begins at the channels the two pointers stand on. */
+static inline void sum_tap(const wgrad_geometry *geometry, const element *plain, const element *windowed,
+                           int64_t kd, int64_t kh, int64_t kw,
+                           int64_t plain_count, int64_t windowed_count, float *ladder)
+{
+    const int64_t PC = geometry->G * geometry->P, WC = geometry->G * geometry->W;
+    const int64_t OD = geometry->O[0], ID = geometry->I[0];
+    const int64_t stride_d = geometry->stride[0];
+    const int64_t shift_d = kd * geometry->dilation[0] - geometry->pad[0];
+    const int64_t OH = geometry->O[1], IH = geometry->I[1];
+    const int64_t stride_h = geometry->stride[1];
+    const int64_t shift_h = kh * geometry->dilation[1] - geometry->pad[1];
+    const int64_t OW = geometry->O[2], IW = geometry->I[2];
+    const int64_t stride_w = geometry->stride[2];
+    const int64_t shift_w = kw * geometry->dilation[2] - geometry->pad[2];
+    const int64_t image_rows = OD * OH, rows = geometry->N * image_rows;
+    const int64_t plain_channel = OD * OH * OW, plain_position = 1;
+    const int64_t windowed_channel = ID * IH * IW, windowed_position = 1;
+    const int64_t first_ow = first_position(shift_w, stride_w);
+    const int64_t end_ow = end_position(shift_w, stride_w, IW, OW);
+    const int64_t columns = block_columns(OW), rows_of_block = block_rows(OW);
+    const int64_t blocks = ((rows + rows_of_block - 1) / rows_of_block) * ((OW + columns - 1) / columns);
+    const int64_t rungs = ladder_rungs(blocks);
+    int64_t block = 0;
+
+    memset(ladder, 0, (size_t)(rungs * TILE) * sizeof *ladder);
+    for (int64_t row0 = 0; row0 < rows; row0 += rows_of_block) {
+        for (int64_t ow0 = 0; ow0 < OW; ow0 += columns) {
+            const int64_t end_row = smaller(row0 + rows_of_block, rows);
+            const int64_t ow1 = larger(ow0, first_ow), ow2 = smaller(ow0 + columns, end_ow);
+            float sum[TILE] = {0};
+            for (int64_t row = row0; row < end_row; row++) {
+                const int64_t n = row / image_rows;
+                const int64_t od = row / OH % OD;
+                const int64_t id = od * stride_d + shift_d;
+                if (id < 0 || id >= ID)
+                    continue;
+                const int64_t oh = row % OH;
+                const int64_t ih = oh * stride_h + shift_h;
+                if (ih < 0 || ih >= IH)
+                    continue;
+                const element *const plain_row = plain + n * PC * plain_channel + row % image_rows * OW;
+                const element *const windowed_row = windowed + n * WC * windowed_channel + (id * IH + ih) * IW;
+                for (int64_t ow = ow1; ow < ow2; ow++) {
+                    const int64_t iw = ow * stride_w + shift_w;
+                    add_position(sum, plain_row + ow * plain_position, plain_channel,
+                                 windowed_row + iw * windowed_position, windowed_channel,
+                                 plain_count, windowed_count);
+                }
+            }
+            ladder_add(ladder, rungs, TILE, block++, sum);
+        }
+    }
+    ladder_finish(ladder, rungs, TILE);
+}
+
+void wgrad_3d_ncx_f16_direct(const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out,
+    void *scratch, int64_t first, int64_t last);
+
+void wgrad_3d_ncx_f16_direct(const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out,
+    void *scratch, int64_t first, int64_t last)
+{
+    const int64_t P = geometry->P, W = geometry->W;
+    const int64_t KD = geometry->K[0];
+    const int64_t KH = geometry->K[1];
+    const int64_t KW = geometry->K[2];
+    const int64_t plain_channel = geometry->O[0] * geometry->O[1] * geometry->O[2];
+    const int64_t windowed_channel = geometry->I[0] * geometry->I[1] * geometry->I[2];
+    const int64_t plain_tiles = (P + PLAIN_TILE - 1) / PLAIN_TILE;
+    const int64_t windowed_tiles = (W + WINDOWED_TILE - 1) / WINDOWED_TILE;
+    float *const ladder = scratch;
+
+    assert(geometry->N >= 0 && geometry->G >= 1 && P >= 1 && W >= 1);
+    assert(geometry->O[0] >= 1 && geometry->I[0] >= 1 && KD >= 1);
+    assert(geometry->stride[0] >= 1 && geometry->dilation[0] >= 1);
+    assert(geometry->O[1] >= 1 && geometry->I[1] >= 1 && KH >= 1);
+    assert(geometry->stride[1] >= 1 && geometry->dilation[1] >= 1);
+    assert(geometry->O[2] >= 1 && geometry->I[2] >= 1 && KW >= 1);
+    assert(geometry->stride[2] >= 1 && geometry->dilation[2] >= 1);
+    assert(0 <= first && first <= last && last <= geometry->G * plain_tiles * windowed_tiles);
+
+    for (int64_t item = first; item < last; item++) {
+        const int64_t g = item / (plain_tiles * windowed_tiles);
+        const int64_t p0 = item / windowed_tiles % plain_tiles * PLAIN_TILE;
+        const int64_t w0 = item % windowed_tiles * WINDOWED_TILE;
+        const int64_t plain_count = smaller(P - p0, PLAIN_TILE);
+        const int64_t windowed_count = smaller(W - w0, WINDOWED_TILE);
+        const element *const y = (const element *)plain + (g * P + p0) * plain_channel;
+        const element *const x = (const element *)windowed + (g * W + w0) * windowed_channel;
+        const int64_t out0 = g * geometry->out_group + p0 * geometry->out_plain + w0 * geometry->out_windowed;
+        for (int64_t kd = 0; kd < KD; kd++)
+            for (int64_t kh = 0; kh < KH; kh++)
+                for (int64_t kw = 0; kw < KW; kw++) {
+                    const int64_t out1 = out0
+                        + kd * geometry->out_tap[0]
+                        + kh * geometry->out_tap[1]
+                        + kw * geometry->out_tap[2];
+                    if (plain_count == PLAIN_TILE && windowed_count == WINDOWED_TILE)
+                        sum_tap(geometry, y, x, kd, kh, kw, PLAIN_TILE, WINDOWED_TILE, ladder);
+                    else
+                        sum_tap(geometry, y, x, kd, kh, kw, plain_count, windowed_count, ladder);
+                    for (int64_t p = 0; p < plain_count; p++)
+                        for (int64_t w = 0; w < windowed_count; w++)
+                            store_gradient(geometry, out, out1 + p * geometry->out_plain + w * geometry->out_windowed,
+                                           ladder[w * PLAIN_TILE + p]);
+                }
+    }
+}

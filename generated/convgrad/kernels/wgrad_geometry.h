@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The sizes of one weight gradient, in terms of roles rather than operations.
+ *
+ *   plain     [N][G * P][O...]   diff_dst of a convolution, src of a transposed one
+ *   windowed  [N][G * W][I...]   the other one
+ *   gradient(g, p, w, k...) = sum over n, o... of plain[n][g * P + p][o...] * windowed[n][g * W + w][i...]
+ *   with i = o * stride + k * dilation - pad on each axis; a term whose i lies outside 0 <= i < I takes no part
+ *   stored at out[g * out_group + p * out_plain + w * out_windowed + sum over axes of k * out_tap]
+ *
+ * The order of plain's and windowed's axes in memory is the kernel's matter (NCX as written above, NXC channels last);
+ * both are contiguous. Every layout of the weights is nothing but the strides of out.
+ *
+ * Axes are (depth, height, width). A kernel of rank 1 uses the last one, rank 2 the last two; the leading ones that are
+ * not used have extent 1, stride 1, dilation 1, pad 0 and out_tap 0.
+ *
+ * Python reads this file too, without the lines that begin with a number sign: plain declarations only. */
+#ifndef WGRAD_GEOMETRY_H
+#define WGRAD_GEOMETRY_H
+
+#include <stdint.h>
+
+typedef struct wgrad_geometry {
+    int64_t N;           /* batch; 0 gives a gradient of zeros */
+    int64_t G;           /* groups */
+    int64_t P;           /* plain channels in one group */
+    int64_t W;           /* windowed channels in one group */
+    int64_t O[3];        /* extents of plain */
+    int64_t I[3];        /* extents of windowed */
+    int64_t K[3];        /* extents of the kernel: its taps */
+    int64_t stride[3];   /* >= 1 */
+    int64_t dilation[3]; /* >= 1, where 1 is dense */
+    int64_t pad[3];      /* >= 0, before the first element; what follows the last one is bounded by O */
+    int64_t out_group;   /* strides of out, in elements */
+    int64_t out_plain;
+    int64_t out_windowed;
+    int64_t out_tap[3];
+    int64_t out_f32;    /* 1: out holds float, whatever the element type of the inputs */
+    int64_t accumulate; /* 1: the gradient is added to what out, which then holds float, has in it */
+} wgrad_geometry;
+
+#endif

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strategies as a table, and the choice among them: what a geometry needs before any kernel can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from convgrad.geometry import Geometry
+from convgrad.kernel import Kernel
+from convgrad.kernel_table import KERNELS, TILES
+from convgrad.vocabulary import SUMMATION_RUNGS
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a kernel is run: its work items, and the scratch that each running thread needs."""
+
+    kernel: Kernel
+    items: int
+    scratch_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to compute the sum. The cheapest that applies is taken."""
+
+    name: str
+    applies: Callable[[Geometry], bool]
+    cost: Callable[[Geometry], float]
+    """Relative time for one multiply-add, smaller is better."""
+    items: Callable[[Geometry], int]
+    scratch_bytes: Callable[[Geometry], int]
+
+
+def _direct_items(geometry: Geometry) -> int:
+    tile = TILES["direct"]
+    return geometry.G * -(-geometry.P // tile.plain) * -(-geometry.W // tile.windowed)
+
+
+def _direct_scratch_bytes(geometry: Geometry) -> int:
+    tile = TILES["direct"]
+    return 4 * SUMMATION_RUNGS * tile.plain * tile.windowed
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    Strategy(
+        name="direct",
+        applies=lambda geometry: True,
+        cost=lambda geometry: 1.0,
+        items=_direct_items,
+        scratch_bytes=_direct_scratch_bytes,
+    ),
+)
+
+
+def plan_schedule(geometry: Geometry, dtype: str) -> Schedule:
+    """The kernel that computes this geometry soonest, with its work items and scratch."""
+    strategy = min((row for row in STRATEGIES if row.applies(geometry)), key=lambda row: row.cost(geometry))
+    kernel = next(
+        kernel
+        for kernel in KERNELS
+        if (kernel.rank, kernel.data_format, kernel.dtype, kernel.strategy)
+        == (geometry.rank, geometry.data_format, dtype, strategy.name)
+    )
+    return Schedule(kernel, strategy.items(geometry), strategy.scratch_bytes(geometry))
