@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from codegen.context import COMMAND
+from codegen.documentation.call import WrongExampleError
 from codegen.outputs import Copy, Output
 from codegen.plan import Selection, plan_outputs
 from codegen.render import make_environment, render_output
@@ -111,7 +112,7 @@ def _load(specs: Path) -> tuple[Operation, ...]:
 def _plan(operations: tuple[Operation, ...], selection: Selection) -> list[Output | Copy]:
     try:
         return plan_outputs(operations, selection)
-    except UnsupportedSumError as error:
+    except (UnsupportedSumError, WrongExampleError) as error:
         _fail(str(error))
 
 

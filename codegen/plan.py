@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from codegen.context import make_kernel_context
-from codegen.documentation import plan_documentation
+from codegen.documentation.pages import plan_documentation
 from codegen.naming import kernel_symbol, snake_case
 from codegen.operation_context import make_operation_context
 from codegen.outputs import Copy, Output

@@ -177,14 +177,16 @@ def test_banner_names_spec_template_and_command(rendered: dict[PurePosixPath, by
 
 
 def test_templates_stay_small_and_plain() -> None:
+    """C templates read as C: control lines are under a quarter. Pages are lists and tables of what there is."""
     checked = 0
     for path in TEMPLATES.rglob("*.j2"):
         lines = path.read_text().splitlines()
         control = [line for line in lines if line.lstrip().startswith("{%")]
+        share = 0.25 if path.parent.name == "c" and len(lines) > 20 else 0.6
         assert len(lines) <= 185, f"{path.name}: {len(lines)} lines"
-        assert len(control) <= max(4, len(lines) * 0.4), f"{path.name}: {len(control)} control lines of {len(lines)}"
+        assert len(control) <= len(lines) * share, f"{path.name}: {len(control)} control lines of {len(lines)}"
         checked += 1
-    assert checked >= 8
+    assert checked >= 15
 
 
 def test_tidy_normalises_blank_lines_and_the_end() -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from codegen.documentation_text import Piece, Pieces, plain_text, typeset_axis, typeset_formula
+from codegen.documentation.text import Piece, Pieces, plain_text, typeset_axis, typeset_formula
 from specs.model import Attribute, Operation, Reading
 
 Lines = tuple[Pieces, ...]
@@ -71,10 +71,7 @@ def _aspects(here: Operation, there: Operation) -> Iterator[tuple[str, Lines, Li
     for role in roles:
         mine, other = here.attribute(role), there.attribute(role)
         if mine is None or other is None:
-            yield (
-                f"attribute for {role}",
-                *(_plain("none") if row is None else _code(row.name) for row in (mine, other)),
-            )
+            yield f"attribute for {role}", _name(mine), _name(other)
         else:
             yield from (row for row in _compare_attributes(mine, other) if row[1] != row[2])
     yield "weights layouts", _layouts(here), _layouts(there)

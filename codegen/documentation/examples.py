@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from codegen.documentation_call import NumberedCall, Shape, Value, attribute_name, example_call, small_call
-from codegen.documentation_errors import value_text
-from codegen.documentation_text import CodeContext, Pieces, SentenceSetter, set_code
-from codegen.drawing import PLAIN_VALUES
+from codegen.documentation.call import NumberedCall, Shape, Value, attribute_name, example_call, small_call
+from codegen.documentation.drawing import PLAIN_VALUES
+from codegen.documentation.errors import value_text
+from codegen.documentation.text import CodeContext, Pieces, SentenceSetter, set_code
 from codegen.naming import snake_case
 from codegen.roles import assign_roles
 from specs.model import Example, Operation, Tensor

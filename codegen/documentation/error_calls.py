@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from codegen.documentation_call import NumberedCall, Shape, attribute_name, small_call
-from codegen.documentation_error_sizes import ones, size_mistakes
-from codegen.documentation_errors import ErrorGroupContext, Mistake, attribute_mistakes, set_errors
-from codegen.documentation_text import SentenceSetter
+from codegen.documentation.call import NumberedCall, Shape, attribute_name, small_call
+from codegen.documentation.error_sizes import ones, size_mistakes
+from codegen.documentation.errors import ErrorGroupContext, Mistake, attribute_mistakes, set_errors
+from codegen.documentation.text import SentenceSetter
 from codegen.roles import assign_roles
 from specs.model import Operation
 from specs.vocabulary import ELEMENT_TYPES
@@ -152,14 +152,13 @@ def _memory_mistakes(operation: Operation) -> Iterator[Mistake]:
     windowed = assign_roles(operation, reading).windowed.name
     shape = call.shapes[first]
     weights = call.numbers("weights_shape")
-    swapped = (*shape[:2], shape[3], shape[2])
-    strides = (4 * prod(shape[1:]), 4 * prod(shape[2:]), 4, 4 * shape[3])
+    reversed_strides = (-4 * prod(shape[1:]), *(4 * prod(shape[axis + 1 :]) for axis in range(1, 4)))
     run = f"make()({first}, {second}, "
     yield Mistake(
         f"`{first}` is not contiguous.",
-        f"make()({first}.swapaxes(2, 3), {second})",
+        f"make()({first}[::-1], {second})",
         "SpecError",
-        f"{first} is not contiguous (strides of {strides} bytes for shape {swapped}): "
+        f"{first} is not contiguous (strides of {reversed_strides} bytes for shape {shape}): "
         f"call numpy.ascontiguousarray({first}) or {first}.contiguous()",
     )
     yield Mistake(

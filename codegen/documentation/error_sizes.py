@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from codegen.documentation_call import NumberedCall, Shape, Value, attribute_name, small_call
-from codegen.documentation_errors import ELSEWHERE, INT64_MAX, Mistake
+from codegen.documentation.call import NumberedCall, Shape, Value, attribute_name, small_call
+from codegen.documentation.errors import ELSEWHERE, INT64_MAX, Mistake
 from codegen.roles import assign_roles
 from specs.expressions import evaluate_formula, formula_names, split_comparison
 from specs.model import Operation, Rule

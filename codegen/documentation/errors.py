@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from codegen.documentation_call import NumberedCall, attribute_name, small_call
-from codegen.documentation_text import CodeContext, Pieces, SentenceSetter, set_code
+from codegen.documentation.call import NumberedCall, attribute_name, small_call
+from codegen.documentation.text import CodeContext, Pieces, SentenceSetter, set_code
 from specs.model import Attribute, Operation
 
 ELSEWHERE = "…"

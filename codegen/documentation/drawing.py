@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen.context import make_banner
-from codegen.documentation_call import CHANNELS, NumberedCall, small_call
+from codegen.documentation.call import CHANNELS, NumberedCall, small_call
 from codegen.roles import Roles, assign_roles
 from specs.model import Operation, Reading
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from codegen.context import make_banner
-from codegen.documentation_page import PageContext, make_page
-from codegen.drawing import Drawing, make_drawing_file, make_drawings
+from codegen.documentation.context import PageContext
+from codegen.documentation.drawing import Drawing, make_drawing_file, make_drawings
+from codegen.documentation.page import make_page
 from codegen.outputs import Output
 from specs.model import Operation
 

@@ -184,9 +184,27 @@ def attribute_name(operation: Operation, role: Role) -> str:
     return next(row.name for row in operation.attributes if row.role == role)
 
 
+class WrongExampleError(ValueError):
+    """An example of a specification breaks the rules of the same specification."""
+
+
 def example_call(operation: Operation, example: Example) -> NumberedCall:
-    """The call that an example of the specification describes."""
-    return NumberedCall(operation, dict(example.attributes), dict(example.shapes))
+    """The call that an example of the specification describes.
+
+    Raises:
+        WrongExampleError: the example is no right call; names the rule that it breaks.
+    """
+    call = NumberedCall(operation, dict(example.attributes), dict(example.shapes))
+    name = attribute_name(operation, "weights_shape")
+    where = f"{operation.name}: example {example.title!r}"
+    if name not in call.attributes:
+        raise WrongExampleError(f"{where} has no {name}")
+    if broken := call.first_broken_rule():
+        rule, axis = broken
+        raise WrongExampleError(f"{where} breaks the rule {rule.id}: {rule.formula} (axis {axis})")
+    if call.reading() is None:
+        raise WrongExampleError(f"{where} has {name} = {call.numbers('weights_shape')}, which no reading fits")
+    return call
 
 
 def small_call(operation: Operation, rank: int, reading: Reading | None = None) -> NumberedCall:
