@@ -185,7 +185,7 @@ def _report_drift(folder: Path, drift: Drift) -> None:
 
 
 def _origin(row: Output | Copy) -> str:
-    return f"templates/{row.template}" if isinstance(row, Output) else "templates/runtime (copied)"
+    return f"templates/{row.template}" if isinstance(row, Output) else "copied as it is"
 
 
 def _fail(message: str) -> NoReturn:

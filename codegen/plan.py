@@ -17,7 +17,9 @@ from codegen.schema import make_attribute_schema, make_format_schema, schema_tex
 from codegen.variants import STRATEGIES, KernelVariant, list_variants
 from specs.model import Operation
 
-RUNTIME = Path(__file__).resolve().parent.parent / "templates" / "runtime"
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+RUNTIME = TEMPLATES / "runtime"
+PICTURES = TEMPLATES / "docs" / "pictures"
 PACKAGE = PurePosixPath("convgrad")
 
 
@@ -46,6 +48,7 @@ def plan_outputs(operations: Iterable[Operation], selection: Selection = Selecti
     outputs: list[Output | Copy] = [*_plan_runtime(), *_plan_kernels(variants), *_plan_package(operations, variants)]
     outputs += _plan_schemas(operations)
     outputs += plan_documentation(operations)
+    outputs += _plan_pictures()
     paths = [output.path for output in outputs]
     assert len(set(paths)) == len(paths), "two outputs share a path"
     return sorted(outputs, key=lambda output: output.path)
@@ -55,6 +58,11 @@ def _plan_runtime() -> Iterator[Copy]:
     for source in sorted(RUNTIME.rglob("*")):
         if source.is_file() and "__pycache__" not in source.parts:
             yield Copy(PurePosixPath(source.relative_to(RUNTIME).as_posix()), source)
+
+
+def _plan_pictures() -> Iterator[Copy]:
+    for source in sorted(PICTURES.iterdir()):
+        yield Copy(PurePosixPath("docs") / "pictures" / source.name, source)
 
 
 def _plan_kernels(variants: Iterable[KernelVariant]) -> Iterator[Output]:
