@@ -27,7 +27,8 @@ ALL = load_operations()
 
 
 def render(outputs: Iterable[Output | Copy]) -> dict[PurePosixPath, str]:
-    return {path: data.decode("utf-8") for path, data in render_plan(outputs).items()}
+    rendered = render_plan(outputs)
+    return {path: data.decode("utf-8") for path, data in rendered.items() if path.suffix != ".png"}
 
 
 RENDERED = render(plan_outputs(ALL))
