@@ -70,7 +70,8 @@ def _shape_mistakes(operation: Operation) -> Iterator[Mistake]:
         f"The input `{name}` has a wrong number of entries.",
         f"{tensors}np.array({list(shape[:-1])}))",
         "SpecError",
-        f"{name} = {shape[:-1]} has {len(shape) - 1} entries; expected {len(shape)}, two channel axes and 2 spatial",
+        f"{name} = array({list(shape[:-1])}) has {len(shape) - 1} entries; expected {len(shape)}, "
+        f"two channel axes and 2 spatial",
     )
     yield Mistake(
         f"An entry of the input `{name}` is below 1.",
@@ -126,7 +127,7 @@ def _type_mistakes(operation: Operation) -> Iterator[Mistake]:
         f"`{first}` has a type that the operation does not take.",
         f"make()({first}.astype(np.float64), {second})",
         "DTypeError",
-        f"{first} has dtype float64; {expected}",
+        f"{first} has dtype float64; {expected}: call {first}.astype('float32') or {first}.float()",
     )
     yield Mistake(
         f"The bytes of `{first}` are in the order of another machine.",
@@ -140,7 +141,8 @@ def _type_mistakes(operation: Operation) -> Iterator[Mistake]:
             "The tensors have different types.",
             f"make()({first}, {second}.astype(np.float16))",
             "DTypeError",
-            f"{first} is f32 and {second} is f16; expected one type for all tensors of a call",
+            f"{first} is f32 and {second} is f16; expected one type for all tensors of a call: "
+            f"call {second}.astype({first}.dtype) or {second}.to({first}.dtype)",
         )
 
 
@@ -177,7 +179,7 @@ def _memory_mistakes(operation: Operation) -> Iterator[Mistake]:
         "`out` has a type that the gradient cannot have.",
         f"{run}out=np.ones({weights}))",
         "DTypeError",
-        "out has dtype float64; expected one of f32 (float32)",
+        "out has dtype float64; expected f32 (float32)",
     )
     yield Mistake(
         "`out` is read-only.",
@@ -192,7 +194,7 @@ def _memory_mistakes(operation: Operation) -> Iterator[Mistake]:
         f"{run}out={ones(double)}[..., :{weights[-1]}])",
         "SpecError",
         f"out is not contiguous (strides of {wide} bytes for shape {weights}): "
-        f"call numpy.ascontiguousarray(out) or out.contiguous()",
+        "expected an array in C order without gaps",
     )
     yield Mistake(
         f"`out` shares memory with `{windowed}`.",
@@ -217,7 +219,7 @@ def _memory_mistakes(operation: Operation) -> Iterator[Mistake]:
         "`num_threads` is no possible number of threads.",
         f"{run}num_threads=0)",
         "SpecError",
-        "num_threads=0: expected an integer from 1 to 1024",
+        "num_threads = 0: expected an integer from 1 to 1024",
         named=False,
     )
 
@@ -236,7 +238,7 @@ def _plan_mistakes(operation: Operation) -> Iterator[Mistake]:
         f"`{first}` is neither an array nor a shape.",
         f'make().prepare("{first}", {second})',
         "DTypeError",
-        f"{first} is a str; expected a NumPy array, a torch tensor, or a shape",
+        f"{first} is a str; expected a NumPy array, a torch tensor or a shape",
     )
     yield Mistake(
         f"The plan is called with another shape of `{second}`.",
@@ -283,7 +285,7 @@ def _torch_mistakes(operation: Operation) -> Iterator[Mistake]:
     weights = small_call(operation, 2).numbers("weights_shape")
     yield Mistake(
         "`out` is a tensor that autograd follows.",
-        f"make()({first}, {second}, out=torch.ones({weights}, requires_grad=True) * 1)",
+        f"make()({first}, {second}, out=torch.ones({weights}, requires_grad=True))",
         "SpecError",
-        "out takes part in an autograd graph; pass out.detach()",
+        "out requires a gradient, and autograd would not see that it was written; pass out.detach()",
     )

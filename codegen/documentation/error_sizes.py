@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from codegen.documentation.call import NumberedCall, Shape, Value, attribute_name, small_call
@@ -16,6 +16,10 @@ from specs.vocabulary import SPATIAL_AXES
 
 _HUGE = 2**40
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
+
+
+def _with_numbers(formula: str, values: Mapping[str, int]) -> str:
+    return _SYMBOL.sub(lambda name: str(values.get(name[0], name[0])), formula)
 
 
 def ones(shape: Shape) -> str:
@@ -107,7 +111,7 @@ def _rule_message(call: NumberedCall, rule: Rule, place: int) -> tuple[str, bool
     for side in (comparison.left, comparison.right):
         names = formula_names(side)
         if names:
-            text = side if names == (side,) else _SYMBOL.sub(lambda name: str(values.get(name[0], name[0])), side)
+            text = side if names == (side,) else _with_numbers(side, values)
             sides.append(f"{text} = {evaluate_formula(side, values)}")
     subject: Value = call.shapes.get(rule.subject, call.groups)
     noun = f"{rule.subject} = {subject}" if isinstance(subject, int) else f"{rule.subject} has shape {subject}"
@@ -115,7 +119,13 @@ def _rule_message(call: NumberedCall, rule: Rule, place: int) -> tuple[str, bool
     fitting = -1 if rule.remedy is None else evaluate_formula(rule.remedy.formula, values)
     remedy = f"; {rule.remedy.attribute} = {fitting} would fit" if rule.remedy is not None and fitting >= 0 else ""
     expected = f"expected {comparison.left} {comparison.operator} {comparison.right}{axis}"
-    return f"{noun}: {expected}, but {', and '.join(sides)}{remedy}. {rule.sentence}", bool(remedy)
+    abbreviations = [
+        f"{row.symbol} = {row.formula} = {_with_numbers(row.formula, values)}"
+        for row in call.operation.definitions
+        if row.symbol in (*formula_names(comparison.left), *formula_names(comparison.right))
+    ]
+    where = f", where {', '.join(abbreviations)}" if abbreviations else ""
+    return f"{noun}: {expected}, but {', and '.join(sides)}{where}{remedy}. {rule.sentence}", bool(remedy)
 
 
 def _absurd_sizes(call: NumberedCall) -> Iterator[Mistake]:

@@ -13,7 +13,6 @@ A program that imports it after its last such call calls `register_with_threadpo
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 import sys
@@ -21,7 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from convgrad.errors import SpecError
+from convgrad.attributes import read_integer
+from convgrad.errors import SpecError, quote_value
 
 VARIABLE: Final = "CONVGRAD_NUM_THREADS"
 OPENMP_VARIABLE: Final = "OMP_NUM_THREADS"
@@ -60,12 +60,9 @@ def check_num_threads(num_threads: int) -> int:
     """Return `num_threads` as an int. Raises SpecError if it is not an integer (bool is none) from 1 to 1024."""
     if type(num_threads) is int and 1 <= num_threads <= MAX_THREADS:
         return num_threads
-    try:
-        number = 0 if isinstance(num_threads, bool) else operator.index(num_threads)
-    except TypeError:
-        number = 0
-    if not 1 <= number <= MAX_THREADS:
-        raise SpecError(f"num_threads={num_threads!r}: expected an integer from 1 to {MAX_THREADS}")
+    number = read_integer(num_threads)
+    if number is None or not 1 <= number <= MAX_THREADS:
+        raise SpecError(f"num_threads = {quote_value(num_threads)}: expected an integer from 1 to {MAX_THREADS}")
     return number
 
 

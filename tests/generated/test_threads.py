@@ -157,7 +157,7 @@ def test_a_number_of_threads_is_a_positive_integer(value: Any) -> None:
     convgrad.set_num_threads(3)
     with pytest.raises(SpecError) as caught:
         convgrad.set_num_threads(value)
-    assert str(caught.value) == f"num_threads={value!r}: expected an integer from 1 to 1024"
+    assert str(caught.value) == f"num_threads = {value!r}: expected an integer from 1 to 1024"
     assert convgrad.get_num_threads() == 3
 
 

@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
 from convgrad.description import Attribute, Description
-from convgrad.errors import SpecError
+from convgrad.errors import SpecError, quote_value
 
 INT64_MAX = 2**63 - 1
 _RANKS = (1, 2, 3)
+_INTEGER_TYPE = re.compile(r"u?int\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +50,21 @@ def check_attributes(description: Description, given: Mapping[str, object]) -> S
     lengths: dict[str, int] = {}
     for attribute in description.attributes:
         value = given[attribute.name]
-        if value is None and attribute.kind == "s64[]":
-            values[attribute.role] = None
-            continue
-        checked = _check_value(description, attribute, value)
-        values[attribute.role] = checked
-        if isinstance(checked, tuple):
-            lengths[attribute.name] = len(checked)
+        if attribute.kind == "string":
+            values[attribute.role] = _check_word(description, attribute, value)
+        elif attribute.kind == "s64":
+            values[attribute.role] = _check_integer(description, attribute, value, attribute.name)
+        elif value is not None:
+            lengths[attribute.name] = _count_entries(description, attribute.name, value)
     _check_required(description, given, values)
+    # Lengths before entries: what is far too long is not even read.
     _check_lengths(description, lengths)
     rank = lengths[description.attribute_name("strides")]
     for attribute in description.attributes:
+        if attribute.kind == "s64[]":
+            length = lengths.get(attribute.name)
+            value = given[attribute.name]
+            values[attribute.role] = None if length is None else _check_entries(description, attribute, value, length)
         if attribute.default is not None and attribute.length == "spatial" and values[attribute.role] is None:
             values[attribute.role] = (attribute.default,) * rank
     # An operation need not have every attribute: what it leaves out stays at the value that changes nothing.
@@ -77,65 +83,119 @@ def check_shape_entries(description: Description, shape: Any, rank: int) -> tupl
         SpecError: names the shape, the value and what was expected.
     """
     name = description.shape_name
-    if hasattr(shape, "dtype") and hasattr(shape, "ndim"):
+    if hasattr(shape, "dtype") and hasattr(shape, "ndim") and not isinstance(shape, type):
         if shape.ndim != 1:
             raise SpecError(
                 f"{description.name}: {name} has {shape.ndim} axes; expected a 1-D tensor of {rank + 2} integers"
             )
-        if "int" not in str(shape.dtype):
+        type_name = getattr(shape.dtype, "name", None) or str(shape.dtype).removeprefix("torch.")
+        if _INTEGER_TYPE.fullmatch(type_name) is None:
             raise SpecError(
                 f"{description.name}: {name} has dtype {shape.dtype}; expected integers (the specified type is s32)"
             )
-        shape = tuple(shape.tolist())
+        tensor = cast(Any, shape)
+        _check_shape_length(description, shape, len(tensor), rank)
+        try:
+            shape = tensor.tolist()
+        except Exception as error:  # torch raises various types for tensors without readable memory
+            raise SpecError(f"{description.name}: {name} cannot be read: {error}") from error
+    length = _count_entries(description, name, shape)
+    _check_shape_length(description, shape, length, rank)
     attribute = Attribute(name, "weights_shape", "s64[]", range="positive", length="weights")
-    entries = _check_list(description, attribute, shape)
-    if len(entries) != rank + 2:
+    return _check_entries(description, attribute, shape, length)
+
+
+def check_tensor_shape(description: Description, name: str, shape: object) -> tuple[int, ...]:
+    """The shape of a tensor that is described instead of given: non-negative integers.
+
+    Args:
+        name: the tensor.
+        shape: a list or tuple of integers.
+
+    Raises:
+        SpecError: names the tensor, the entry and what was expected.
+    """
+    length = _count_entries(description, name, shape)
+    if length > max(_RANKS) + 2:
         raise SpecError(
-            f"{description.name}: {name} = {entries} has {len(entries)} entries; expected {rank + 2}, "
-            f"two channel axes and {rank} spatial"
+            f"{description.name}: {name} has {length} axes; expected at most {max(_RANKS) + 2}, "
+            f"batch, channels and {max(_RANKS)} spatial"
         )
-    return entries
+    return _check_entries(description, Attribute(name, name, "s64[]", range="non-negative"), shape, length)
 
 
-def _check_value(description: Description, attribute: Attribute, value: object) -> object:
-    if attribute.kind == "string":
-        return _check_word(description, attribute, value)
-    if attribute.kind == "s64":
-        return _check_integer(description, attribute, value, attribute.name)
-    return _check_list(description, attribute, value)
+def _check_shape_length(description: Description, shape: object, length: int, rank: int) -> None:
+    if length != rank + 2:
+        raise SpecError(
+            f"{description.name}: {description.shape_name} = {quote_value(shape)} has {length} entries; "
+            f"expected {rank + 2}, two channel axes and {rank} spatial"
+        )
 
 
 def _check_word(description: Description, attribute: Attribute, value: object) -> str:
     allowed = ", ".join(repr(word) for word in attribute.words)
+    shown = f"{description.name}: {attribute.name} = {quote_value(value)}"
     if not isinstance(value, str):
-        raise SpecError(f"{description.name}: {attribute.name} = {value!r}: expected a string, one of {allowed}")
-    word = value.lower() if attribute.any_case else value
+        raise SpecError(f"{shown}: expected a string, one of {allowed}")
+    # str's own methods: those of a subclass could answer one thing now and another later.
+    word = str.lower(value) if attribute.any_case else str.__str__(value)
     if word not in attribute.words:
-        raise SpecError(f"{description.name}: {attribute.name} = {value!r}: expected one of {allowed}")
+        raise SpecError(f"{shown}: expected one of {allowed}")
     return word
 
 
 def _check_integer(description: Description, attribute: Attribute, value: object, what: str) -> int:
     expected = "a positive integer" if attribute.range == "positive" else "a non-negative integer"
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__") or getattr(value, "ndim", 0) != 0:
-        raise SpecError(f"{description.name}: {what} = {value!r}: expected {expected}, not {type(value).__name__}")
-    number = operator.index(value)
-    if number < (1 if attribute.range == "positive" else 0):
-        raise SpecError(f"{description.name}: {what} = {number}: expected {expected}")
-    if number > INT64_MAX:
-        raise SpecError(f"{description.name}: {what} = {number}: expected a 64-bit integer, at most {INT64_MAX}")
-    return number
+    number = read_integer(value)
+    lowest = 1 if attribute.range == "positive" else 0
+    if number is not None and lowest <= number <= INT64_MAX:
+        return number
+    shown = f"{description.name}: {what} = {quote_value(value if number is None else number)}"
+    if number is None:
+        raise SpecError(f"{shown}: expected {expected}, not {type(value).__name__}")
+    if number < lowest:
+        raise SpecError(f"{shown}: expected {expected}")
+    raise SpecError(f"{shown}: expected a 64-bit integer, at most {INT64_MAX}")
 
 
-def _check_list(description: Description, attribute: Attribute, value: object) -> tuple[int, ...]:
+def read_integer(value: object) -> int | None:
+    """The value of an integer scalar as a plain int; None for anything else, bool included."""
+    if type(value) is int:
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    try:
+        if getattr(value, "ndim", 0) != 0 or "bool" in str(getattr(value, "dtype", "")):
+            return None
+        # int's own __index__ drops a subclass and whatever it overrides.
+        return int.__index__(operator.index(cast(SupportsIndex, value)))
+    except Exception:  # an object's __index__ may raise anything: then it is no integer
+        return None
+
+
+def _count_entries(description: Description, name: str, value: object) -> int:
+    """Number of entries of a list, a tuple or a 1-D array, by the base class's own count."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
-        value = tuple(value)
-    if not isinstance(value, (list, tuple)):
-        raise SpecError(
-            f"{description.name}: {attribute.name} = {value!r}: expected a list of integers, not {type(value).__name__}"
-        )
+        return int(value.shape[0])
+    for kind in (list, tuple):
+        if issubclass(type(value), kind):
+            return int(kind.__len__(cast(Any, value)))
+    raise SpecError(
+        f"{description.name}: {name} = {quote_value(value)}: expected a list of integers, not {type(value).__name__}"
+    )
+
+
+def _check_entries(description: Description, attribute: Attribute, value: object, length: int) -> tuple[int, ...]:
+    """The entries as plain ints; exactly `length` of them are read."""
+    entries: list[object] = []
+    for kind in (list, tuple):
+        if issubclass(type(value), kind):
+            entries = list(kind.__getitem__(cast(Any, value), slice(length)))
+    if isinstance(value, np.ndarray):
+        entries = list(value[:length])
     return tuple(
-        _check_integer(description, attribute, entry, f"{attribute.name}[{place}]") for place, entry in enumerate(value)
+        _check_integer(description, attribute, entry, f"{attribute.name}[{place}]")
+        for place, entry in enumerate(entries)
     )
 
 

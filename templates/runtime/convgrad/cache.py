@@ -373,7 +373,7 @@ def _read_private(path: Path, limit: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise FileNotFoundError(errno.ENOENT, "not a plain file", str(path))
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(limit)
+            return file.read(min(limit, status.st_size))  # read() sets aside what it is asked for
     finally:
         os.close(descriptor)
 

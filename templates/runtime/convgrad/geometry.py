@@ -10,7 +10,7 @@ from math import prod
 
 from convgrad.attributes import INT64_MAX, Settings
 from convgrad.description import Description, Input, Reading, Rule
-from convgrad.errors import SpecError
+from convgrad.errors import SpecError, quote_value
 from convgrad.vocabulary import DATA_LAYOUTS, SPATIAL_AXES
 
 Shape = tuple[int, ...]
@@ -93,7 +93,7 @@ def resolve_geometry(
         for rule in description.rules:
             if rule.per_axis:
                 _check_rule(description, rule, values, subjects, axis)
-    _check_sizes(description, weights_shape, axes)
+    _check_sizes(description, (first, second), weights_shape, axes)
     return _make_geometry(description, settings, reading, call_values, axes, weights_shape)
 
 
@@ -101,7 +101,7 @@ def _check_extents(description: Description, settings: Settings, data_input: Inp
     if len(shape) != settings.rank + 2:
         strides = description.attribute_name("strides")
         raise SpecError(
-            f"{description.name}: {data_input.name} has {len(shape)} axes (shape {shape}); "
+            f"{description.name}: {data_input.name} has {len(shape)} axes (shape {quote_value(shape)}); "
             f"expected {settings.rank + 2}, batch, channels and {settings.rank} spatial, because {strides} has "
             f"{settings.rank} entries"
         )
@@ -186,6 +186,12 @@ def _check_rule(
         for side in (rule.left, rule.right)
         if side.names
     ]
+    abbreviations = [
+        f"{row.symbol} = {row.formula.text} = {row.formula.with_numbers(values)}"
+        for row in description.definitions
+        if row.symbol in (*rule.left.names, *rule.right.names)
+    ]
+    where = f", where {', '.join(abbreviations)}" if abbreviations else ""
     remedy = ""
     if rule.remedy is not None and rule.remedy.formula.evaluate(values) >= 0:
         remedy = f"; {rule.remedy.attribute} = {rule.remedy.formula.evaluate(values)} would fit"
@@ -193,12 +199,22 @@ def _check_rule(
     noun = f"{rule.subject} = {what}" if isinstance(what, int) else f"{rule.subject} has shape {what}"
     raise SpecError(
         f"{description.name}: {noun}: expected {rule.left.text} {rule.comparison} {rule.right.text}{axis}, "
-        f"but {', and '.join(sides)}{remedy}. {rule.sentence}"
+        f"but {', and '.join(sides)}{where}{remedy}. {rule.sentence}"
     )
 
 
-def _check_sizes(description: Description, weights_shape: Shape, axes: list[dict[str, int]]) -> None:
+def _check_sizes(
+    description: Description, shapes: tuple[Shape, Shape], weights_shape: Shape, axes: list[dict[str, int]]
+) -> None:
     """Offsets stay inside 64 bits, and the gradient inside the memory that the machine has."""
+    for data_input, shape in zip(description.inputs, shapes, strict=True):
+        # An empty batch makes the product zero, but kernels still multiply the other extents.
+        elements = prod(max(extent, 1) for extent in shape)
+        if 4 * elements > INT64_MAX:
+            raise SpecError(
+                f"{description.name}: {data_input.name} has shape {shape}, {elements} elements of up to 4 bytes, "
+                f"beyond 64-bit sizes"
+            )
     for values in axes:
         steps = (max(values["I"], values["O"]) + 1) * values["s"]
         reach = steps + values["K"] * values["d"] + values["pb"] + values["pe"]

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
-from convgrad.attributes import check_attributes, check_shape_entries
+from convgrad.attributes import check_attributes, check_shape_entries, check_tensor_shape
 from convgrad.description import Description
-from convgrad.errors import DTypeError, SpecError
+from convgrad.errors import DTypeError, SpecError, quote_value
 from convgrad.geometry import resolve_geometry
 from convgrad.plan import Plan
-from convgrad.tensors import dtype_name, is_torch_tensor, view_array
+from convgrad.tensors import dtype_name, read_dtype, view_array
 
 T = TypeVar("T")
 
@@ -28,8 +29,19 @@ class WeightsGradient:
 
     def __init__(self, given: Mapping[str, object]) -> None:
         self._settings = check_attributes(self.description, given)
-        self._given = {name: value for name, value in given.items() if value is not None}
+        # The checked values: the caller may change the lists that were given.
+        roles = {attribute.name: attribute.role for attribute in self.description.attributes}
+        self._given = {name: getattr(self._settings, roles[name]) for name, value in given.items() if value is not None}
         self._plans: dict[object, Plan] = {}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, "_plans"):  # the last that the constructor sets
+            raise AttributeError(f"{name} cannot be set: {self.description.name} is immutable; make another one")
+        object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[partial[WeightsGradient], tuple[()]]:
+        # A copy, or the other side of a pickle, makes its own plans.
+        return partial(type(self), **self._given), ()
 
     def __repr__(self) -> str:
         return f"{self.description.name}({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
@@ -45,62 +57,88 @@ class WeightsGradient:
             view_array(self.description.name, names[1].name, second),
         )
         out_type = None if out is None else view_array(self.description.name, "out", out).dtype
+        if accumulate is not False:
+            accumulate = self._check_accumulate(accumulate)
+            if accumulate and out is None:
+                raise SpecError(
+                    f"{self.description.name}: accumulate needs an out to add to; expected an f32 array in out"
+                )
         entries = None if shape is None else check_shape_entries(self.description, shape, self._settings.rank)
         key = (arrays[0].shape, arrays[1].shape, arrays[0].dtype, arrays[1].dtype, out_type, entries, accumulate)
         plan = self._plans.get(key)
         if plan is None:
-            types = (arrays[0].dtype, arrays[1].dtype)
-            plan = self._make_plan((arrays[0].shape, arrays[1].shape), types, entries, out_type, accumulate)
+            types = self._dtype_name(0, arrays[0].dtype), self._dtype_name(1, arrays[1].dtype)
+            out_dtype = None
+            if out_type is not None:
+                out_dtype = dtype_name(self.description.name, "out", out_type, _out_types(types[0]))
+            plan = self._make_plan((arrays[0].shape, arrays[1].shape), types, entries, out_dtype, accumulate)
             if len(self._plans) >= _KEPT_PLANS:
-                self._plans.pop(next(iter(self._plans)), None)
+                # list() takes its copy at once; an iterator would fail when another thread adds a plan.
+                for oldest in list(self._plans)[:1]:
+                    self._plans.pop(oldest, None)
             self._plans[key] = plan
         return plan
 
     def _prepare(
         self, first: object, second: object, shape: object, dtype: object, out_dtype: object, accumulate: bool
     ) -> Plan:
+        description = self.description
+        given = None if dtype is None else read_dtype(description.name, "dtype", dtype, description.dtypes)
         shapes, types = [], []
-        for data_input, value in zip(self.description.inputs, (first, second), strict=True):
-            if isinstance(value, np.ndarray) or is_torch_tensor(value):
-                array = view_array(self.description.name, data_input.name, value)
-                shapes.append(array.shape)
-                types.append(array.dtype if dtype is None else dtype)
-            elif isinstance(value, (list, tuple)) and all(type(extent) is int for extent in value):
-                if dtype is None:
+        for place, (data_input, value) in enumerate(zip(description.inputs, (first, second), strict=True)):
+            if isinstance(value, (list, tuple)):
+                if given is None:
                     raise DTypeError(
-                        f"{self.description.name}: {data_input.name} is given as a shape, which has no element type; "
+                        f"{description.name}: {data_input.name} is given as a shape, which has no element type; "
                         f"expected dtype= as well"
                     )
-                shapes.append(tuple(value))
-                types.append(dtype)
-            else:
+                shapes.append(check_tensor_shape(description, data_input.name, value))
+                types.append(given)
+                continue
+            array = view_array(description.name, data_input.name, value, "a NumPy array, a torch tensor or a shape")
+            shapes.append(array.shape)
+            types.append(self._dtype_name(place, array.dtype))
+            if given is not None and types[-1] != given:
                 raise DTypeError(
-                    f"{self.description.name}: {data_input.name} is a {type(value).__name__}; "
-                    f"expected a NumPy array, a torch tensor, or a shape"
+                    f"{description.name}: {data_input.name} has dtype {types[-1]}, but dtype = {given}; expected the "
+                    f"array's own type, or no dtype"
                 )
-        entries = None if shape is None else check_shape_entries(self.description, shape, self._settings.rank)
-        return self._make_plan((shapes[0], shapes[1]), (types[0], types[1]), entries, out_dtype, accumulate)
+        out_name = None
+        if out_dtype is not None:
+            out_name = read_dtype(description.name, "out_dtype", out_dtype, _out_types(types[0]))
+        accumulate = self._check_accumulate(accumulate)
+        entries = None if shape is None else check_shape_entries(description, shape, self._settings.rank)
+        return self._make_plan((shapes[0], shapes[1]), (types[0], types[1]), entries, out_name, accumulate)
+
+    def _dtype_name(self, place: int, dtype: np.dtype[Any]) -> str:
+        return dtype_name(self.description.name, self.description.inputs[place].name, dtype, self.description.dtypes)
+
+    def _check_accumulate(self, accumulate: object) -> bool:
+        if not isinstance(accumulate, (bool, np.bool_)):
+            raise SpecError(
+                f"{self.description.name}: accumulate = {quote_value(accumulate)}: expected True or False, "
+                f"not {type(accumulate).__name__}"
+            )
+        return bool(accumulate)
 
     def _make_plan(
         self,
         shapes: tuple[tuple[int, ...], tuple[int, ...]],
-        types: tuple[object, object],
+        types: tuple[str, str],
         entries: tuple[int, ...] | None,
-        out_type: object,
+        out_type: str | None,
         accumulate: bool,
     ) -> Plan:
         description, settings = self.description, self._settings
-        names = [
-            dtype_name(description.name, data_input.name, dtype, description.dtypes)
-            for data_input, dtype in zip(description.inputs, types, strict=True)
-        ]
-        if names[0] != names[1]:
+        if types[0] != types[1]:
+            first, second = description.inputs
             raise DTypeError(
-                f"{description.name}: {description.inputs[0].name} is {names[0]} and {description.inputs[1].name} is "
-                f"{names[1]}; expected one type for all tensors of a call"
+                f"{description.name}: {first.name} is {types[0]} and {second.name} is {types[1]}; expected one type "
+                f"for all tensors of a call: call {second.name}.astype({first.name}.dtype) or "
+                f"{second.name}.to({first.name}.dtype)"
             )
-        dtype = names[0]
-        out_dtype = dtype if out_type is None else dtype_name(description.name, "out", out_type, _out_types(dtype))
+        dtype = types[0]
+        out_dtype = out_type or dtype
         if accumulate and out_dtype != "f32":
             raise DTypeError(f"{description.name}: accumulate adds to an out of type f32, not {out_dtype}")
         weights_shape = entries or settings.weights_shape

@@ -76,6 +76,11 @@ class Plan:
         self._kernel_address = load_kernel(self.schedule.kernel)
         self._cdata = _make_cdata(ffi, geometry, out_dtype, accumulate)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, "_cdata"):  # the last that the constructor sets
+            raise AttributeError(f"{name} cannot be set: a plan is immutable; prepare another one")
+        object.__setattr__(self, name, value)
+
     def __call__(self, first: T, second: T, *, out: T | None = None, num_threads: int | None = None) -> T:
         """The gradient, in the layout and shape that the operation's weights attributes name.
 
@@ -110,8 +115,11 @@ class Plan:
     def _target(self, first: T, out: T | None, arrays: tuple[AnyArray, AnyArray]) -> tuple[T, AnyArray]:
         """What the caller gets, and the same memory as an array."""
         if out is not None:
-            if is_torch_tensor(out) and cast(Any, out).requires_grad and cast(Any, out).is_leaf is False:
-                raise SpecError(f"{self._operation}: out takes part in an autograd graph; pass out.detach()")
+            if is_torch_tensor(out) and cast(Any, out).requires_grad:  # torch's own out= arguments refuse it too
+                raise SpecError(
+                    f"{self._operation}: out requires a gradient, and autograd would not see that it was written; "
+                    f"pass out.detach()"
+                )
             array = view_array(self._operation, "out", out)
             inputs = ((self._names[0], arrays[0]), (self._names[1], arrays[1]))
             check_out(self._operation, array, self._weights_shape, self.out_dtype, inputs)
