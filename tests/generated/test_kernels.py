@@ -24,8 +24,7 @@ FOLDER = ROOT / "generated" / "convgrad" / "kernels"
 DRIVER = ROOT / "tests" / "driver" / "kernel_cases.c"
 WARNINGS = ["-std=c11", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 COMPILERS = ("gcc", "clang")
-LONG_RUN = os.environ.get("CONVGRAD_LONG") == "1"
-CASES_OF_KERNEL = 1000 if LONG_RUN else 120
+CASES_OF_KERNEL = int(os.environ.get("CONVGRAD_KERNEL_CASES", "120"))
 
 
 def compile_file(compiler: str, source: Path, out: Path, *arguments: str) -> None:
