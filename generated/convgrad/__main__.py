@@ -34,7 +34,7 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Compile every kernel ahead, so that no call has to wait for the compiler."""
-    from convgrad.build import run_build
+    from convgrad.commands.build import run_build
 
     _finish(run_build(jobs=jobs, as_json=as_json))
 
@@ -42,7 +42,7 @@ def build(
 @app.command()
 def doctor(*, as_json: AsJson = False) -> None:
     """Say what this machine offers, what is compiled, and why something is off."""
-    from convgrad.doctor import run_doctor
+    from convgrad.commands.doctor import run_doctor
 
     _finish(run_doctor(as_json=as_json))
 
@@ -57,7 +57,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Recover the filter that turned one photograph into another; then check every operation against float64."""
-    from convgrad.demo import DemoError, run_demo
+    from convgrad.commands.demo import DemoError, run_demo
 
     if picture and not out.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no folder {out.absolute().parent}", param_hint="--out")

@@ -123,7 +123,7 @@ def test_the_package_itself_imports_nothing_of_the_command_line() -> None:
     )
     loaded = set(done.stdout.split())
     assert "convgrad.plan" in loaded
-    assert not loaded & {"typer", "rich", "matplotlib", "skimage", "convgrad.__main__", "convgrad.demo"}
+    assert not loaded & {"typer", "rich", "matplotlib", "skimage", "convgrad.__main__", "convgrad.commands.demo"}
 
 
 # build

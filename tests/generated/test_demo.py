@@ -15,10 +15,17 @@ import numpy as np
 import pytest
 
 import convgrad
-from convgrad import check, deconvolution, demo
-from convgrad.deconvolution import Experiment, Picture, descend, largest_curvature, make_filtering, make_upsampling
+from convgrad.commands import check, deconvolution, demo
+from convgrad.commands.deconvolution import (
+    Experiment,
+    Picture,
+    descend,
+    largest_curvature,
+    make_filtering,
+    make_upsampling,
+)
+from convgrad.commands.reference import ReferenceSum, reference_gradient
 from convgrad.operations import OPERATIONS
-from convgrad.reference import ReferenceSum, reference_gradient
 from reference.naive_gradient import reference_gradient as oracle_gradient
 
 ROOT = str(Path(convgrad.__file__).resolve().parents[1])
@@ -117,7 +124,7 @@ import socket, sys
 def refuse(*arguments, **options):
     raise AssertionError("the network was asked")
 socket.socket.connect = socket.getaddrinfo = refuse
-from convgrad.demo import load_photograph
+from convgrad.commands.demo import load_photograph
 photograph = load_photograph(100)
 print(photograph.shape, photograph.dtype, photograph.min() >= 0, photograph.max() <= 1, photograph.std() > 0.1)
 print("skimage.data" in sys.modules, "pooch" in sys.modules)
@@ -129,7 +136,8 @@ print("skimage.data" in sys.modules, "pooch" in sys.modules)
 def test_missing_packages_are_exit_code_1_and_say_how_to_install_them() -> None:
     program = """
 import sys
-from convgrad import __main__, demo
+from convgrad import __main__
+from convgrad.commands import demo
 demo.find_spec = lambda name: None
 sys.argv = ["convgrad", "demo"]
 __main__.main()

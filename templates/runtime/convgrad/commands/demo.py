@@ -20,13 +20,13 @@ from rich.progress import TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from convgrad.check import PROBLEM, Check, check_operation
-from convgrad.console import make_console, make_progress, print_json
-from convgrad.deconvolution import Experiment, Picture, Weights, descend, make_filtering, make_upsampling
+from convgrad.commands.check import PROBLEM, Check, check_operation
+from convgrad.commands.console import make_console, make_progress, print_json
+from convgrad.commands.deconvolution import Experiment, Picture, Weights, descend, make_filtering, make_upsampling
 from convgrad.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    from convgrad.figure import Descent
+    from convgrad.commands.figure import Descent
 
 PHOTOGRAPH = "chelsea.png"
 """Chelsea the cat, 300 x 451 pixels, CC0: among the photographs inside scikit-image's wheel."""
@@ -172,14 +172,14 @@ def _is_reported(number: int, steps: int) -> bool:
 
 
 def _write_picture(results: Sequence[Result], out: Path) -> None:
-    from convgrad.figure import draw_figure
+    from convgrad.commands.figure import draw_figure
 
     filtering, upsampling = (_describe_descent(result) for result in results)
     draw_figure(filtering, upsampling, out)
 
 
 def _describe_descent(result: Result) -> Descent:
-    from convgrad.figure import Descent
+    from convgrad.commands.figure import Descent
 
     return Descent(result.experiment, result.found, result.losses)
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from convgrad.commands.reference import reference_gradient
 from convgrad.description import Description
 from convgrad.operation import WeightsGradient
-from convgrad.reference import reference_gradient
 
 BOUND = 32 * 2.0**-24
 """Largest error that an f32 gradient element may have, as a part of the sum of the absolute values of its products."""

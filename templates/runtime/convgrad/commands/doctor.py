@@ -24,8 +24,8 @@ from rich.text import Text
 
 from convgrad import loader
 from convgrad.cache import VARIABLE, Cache, cache_directory
+from convgrad.commands.console import make_console, print_json
 from convgrad.compiler import find_compiler, require_python_headers
-from convgrad.console import make_console, print_json
 from convgrad.errors import CompileError
 from convgrad.kernel_table import KERNELS
 from convgrad.threads import get_num_threads

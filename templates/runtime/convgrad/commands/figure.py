@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from convgrad.deconvolution import Experiment, Picture, Weights
+from convgrad.commands.deconvolution import Experiment, Picture, Weights
 
 _INK, _QUIET, _LINE = "#1d2433", "#697386", "#d9dee7"
 _ACCENTS = ("#2563eb", "#d9480f")

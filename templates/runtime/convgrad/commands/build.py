@@ -9,8 +9,8 @@ from dataclasses import asdict
 from rich.progress import TextColumn
 
 from convgrad.cache import VARIABLE, cache_directory
-from convgrad.console import make_console, make_progress, print_json
-from convgrad.doctor import find_cached
+from convgrad.commands.console import make_console, make_progress, print_json
+from convgrad.commands.doctor import find_cached
 from convgrad.kernel_table import KERNELS
 from convgrad.loader import BuildStep, build_all
 
