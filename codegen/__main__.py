@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 drift, 2 wrong usage or wrong specifications.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -16,14 +17,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from codegen.context import COMMAND
 from codegen.documentation.call import WrongExampleError
 from codegen.outputs import Copy, Output
 from codegen.plan import Selection, plan_outputs
-from codegen.render import make_environment, render_output
+from codegen.render import render_plan
 from codegen.roles import UnsupportedSumError
 from codegen.tree import Drift, check_tree, list_owned_files, write_tree
-from codegen.variants import list_variants
 from specs.loader import OPERATIONS, SpecFileError, load_operations
 from specs.model import Operation
 from specs.vocabulary import DATA_LAYOUTS, ELEMENT_TYPES, SPATIAL_AXES
@@ -69,12 +68,12 @@ def list_outputs(specs: SpecsOption = OPERATIONS, as_json: JsonOption = False) -
     if as_json:
         rows = [{"path": str(row.path), "from": _origin(row)} for row in outputs]
         names = [operation.versioned_name for operation in operations]
-        print(json.dumps({"operations": names, "kernels": len(list(list_variants())), "files": rows}, indent=2))
+        print(json.dumps({"operations": names, "kernels": _count_kernels(outputs), "files": rows}, indent=2))
         return
     print(f"{len(operations)} operations")
     for operation in operations:
         print(f"  {operation.versioned_name} ({operation.generation}): {operation.summary}")
-    print(f"{len(list(list_variants()))} kernels, {len(outputs)} files")
+    print(f"{_count_kernels(outputs)} kernels, {len(outputs)} files")
     for row in outputs:
         print(f"  {row.path}  <-  {_origin(row)}")
 
@@ -141,7 +140,10 @@ def _bring_up_to_date(folder: Path, outputs: list[Output | Copy], check: bool) -
         print(f"{len(rendered)} files are up to date in {folder}")
         return
     _refuse_foreign(folder, rendered)
-    drift = write_tree(folder, rendered)
+    try:
+        drift = write_tree(folder, rendered)
+    except OSError as error:
+        _fail(f"{folder} cannot be written: {error}")
     for path in drift.orphans:
         print(f"removed {path}: nothing generates it any more")
     written = len(drift.missing) + len(drift.changed)
@@ -160,17 +162,11 @@ def _refuse_foreign(folder: Path, rendered: Mapping[PurePosixPath, bytes]) -> No
 
 
 def _render(outputs: list[Output | Copy]) -> dict[PurePosixPath, bytes]:
-    environment = make_environment()
-    rendered = {}
     console = Console(stderr=True)
     columns = (TextColumn("rendering"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=len(outputs))
-        for output in outputs:
-            progress.update(task, description=output.path.name)
-            rendered[output.path] = render_output(environment, output)
-            progress.advance(task)
-    return rendered
+        return render_plan(outputs, lambda path: progress.update(task, advance=1, description=path.name))
 
 
 def _report_drift(folder: Path, drift: Drift) -> None:
@@ -181,7 +177,12 @@ def _report_drift(folder: Path, drift: Drift) -> None:
     for path in drift.changed:
         print(f"changed: {path}")
         print(drift.diffs[path], end="")
-    print(f"{folder} differs from what the specifications and templates give; `{COMMAND}` mends it")
+    mend = shlex.join(["python", "-m", "codegen", *(word for word in sys.argv[1:] if word != "--check")])
+    print(f"{folder} differs from what the specifications and templates give; `{mend}` mends it")
+
+
+def _count_kernels(outputs: list[Output | Copy]) -> int:
+    return sum(row.template.startswith("c/") for row in outputs if isinstance(row, Output))
 
 
 def _origin(row: Output | Copy) -> str:
@@ -189,7 +190,7 @@ def _origin(row: Output | Copy) -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    print(message, file=sys.stderr)
+    print(f"error: {message}", file=sys.stderr)
     raise typer.Exit(2)
 
 

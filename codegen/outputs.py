@@ -6,6 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+"""Everything that outputs are made from: templates, and below runtime/ files that are copied as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Output:

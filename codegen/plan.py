@@ -5,19 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from codegen.context import make_kernel_context
 from codegen.documentation.pages import plan_documentation
 from codegen.naming import kernel_symbol, snake_case
 from codegen.operation_context import make_operation_context
-from codegen.outputs import Copy, Output
+from codegen.outputs import TEMPLATES, Copy, Output
 from codegen.package_context import make_package_context
 from codegen.schema import make_attribute_schema, make_format_schema, schema_text
 from codegen.variants import STRATEGIES, KernelVariant, list_variants
 from specs.model import Operation
 
-TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 RUNTIME = TEMPLATES / "runtime"
 PICTURES = TEMPLATES / "docs" / "pictures"
 PACKAGE = PurePosixPath("convgrad")

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterable
+from pathlib import PurePosixPath
 
 import jinja2
 
-from codegen.outputs import Copy, Output
-
-TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+from codegen.outputs import TEMPLATES, Copy, Output
 
 _BLANK_LINES = re.compile(r"\n{4,}")
 
@@ -28,10 +26,21 @@ def make_environment() -> jinja2.Environment:
     )
 
 
-def render_plan(outputs: Iterable[Output | Copy]) -> dict[PurePosixPath, bytes]:
-    """The content of every planned file, by its path below generated/."""
+def render_plan(
+    outputs: Iterable[Output | Copy], report: Callable[[PurePosixPath], object] = lambda path: None
+) -> dict[PurePosixPath, bytes]:
+    """The content of every planned file, by its path below generated/.
+
+    Args:
+        outputs: the plan.
+        report: called with the path of each file once it is rendered.
+    """
     environment = make_environment()
-    return {output.path: render_output(environment, output) for output in outputs}
+    rendered = {}
+    for output in outputs:
+        rendered[output.path] = render_output(environment, output)
+        report(output.path)
+    return rendered
 
 
 def render_output(environment: jinja2.Environment, output: Output | Copy) -> bytes:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -57,15 +57,12 @@ def _unified_diff(path: PurePosixPath, on_disk: bytes, rendered: bytes) -> str:
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
-def write_tree(
-    folder: Path, rendered: Mapping[PurePosixPath, bytes], report: Callable[[PurePosixPath], None] = lambda path: None
-) -> Drift:
+def write_tree(folder: Path, rendered: Mapping[PurePosixPath, bytes]) -> Drift:
     """Make the folder hold exactly what was rendered; files that are right already keep their time stamps.
 
     Args:
         folder: created when it is missing.
         rendered: path -> content.
-        report: called with the path of each rendered file once it is in place.
 
     Returns:
         What was mended.
@@ -78,7 +75,6 @@ def write_tree(
     for path, content in rendered.items():
         if path in wanting:
             _write_whole(folder / path, content)
-        report(path)
     return drift
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from convgrad.compiler import find_compiler
-from convgrad.errors import CompileError
+from convgrad.errors import CompileError, SpecError
 
 CHECK_FAILED, NO_COMPILER = 1, 3
 
@@ -63,7 +63,8 @@ def demo(
         raise typer.BadParameter(f"there is no folder {out.absolute().parent}", param_hint="--out")
     try:
         _finish(run_demo(out if picture else None, steps=steps, size=size, as_json=as_json))
-    except DemoError as error:
+    except (DemoError, LookupError, SpecError) as error:
+        # The last two: a package that was generated for some operations, types, ranks or layouts only.
         _fail(str(error), CHECK_FAILED)
     except OSError as error:
         _fail(f"{out} cannot be written: {error}", CHECK_FAILED)

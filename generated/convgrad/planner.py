@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from convgrad.errors import SpecError
 from convgrad.geometry import Geometry
 from convgrad.kernel import Kernel
 from convgrad.kernel_table import KERNELS, TILES
@@ -55,12 +56,19 @@ STRATEGIES: tuple[Strategy, ...] = (
 
 
 def plan_schedule(geometry: Geometry, dtype: str) -> Schedule:
-    """The kernel that computes this geometry soonest, with its work items and scratch."""
-    strategy = min((row for row in STRATEGIES if row.applies(geometry)), key=lambda row: row.cost(geometry))
-    kernel = next(
-        kernel
-        for kernel in KERNELS
-        if (kernel.rank, kernel.data_format, kernel.dtype, kernel.strategy)
-        == (geometry.rank, geometry.data_format, dtype, strategy.name)
-    )
-    return Schedule(kernel, strategy.items(geometry), strategy.scratch_bytes(geometry))
+    """The kernel that computes this geometry soonest, with its work items and scratch.
+
+    Raises:
+        SpecError: this package was generated without kernels of the type, rank or layout.
+    """
+    wanted = (geometry.rank, geometry.data_format, dtype)
+    kernels = {row.strategy: row for row in KERNELS if (row.rank, row.data_format, row.dtype) == wanted}
+    strategies = [row for row in STRATEGIES if row.name in kernels and row.applies(geometry)]
+    if not strategies:
+        made = ", ".join(dict.fromkeys(f"{row.rank}d {row.data_format} {row.dtype}" for row in KERNELS))
+        raise SpecError(
+            f"no kernel for {geometry.rank}d {geometry.data_format} {dtype} is in this package, which was generated "
+            f"with {made} alone; generate it again with that rank, layout and type"
+        )
+    strategy = min(strategies, key=lambda row: row.cost(geometry))
+    return Schedule(kernels[strategy.name], strategy.items(geometry), strategy.scratch_bytes(geometry))

@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from codegen.outputs import Copy
+from codegen.outputs import TEMPLATES, Copy
 from codegen.plan import plan_outputs
-from codegen.render import TEMPLATES, render_plan, tidy
+from codegen.render import render_plan, tidy
 from codegen.tree import check_tree, list_owned_files, write_tree
 from specs import load_operations
 
@@ -97,7 +97,7 @@ def test_drift_is_found_shown_and_mended(tmp_path: Path) -> None:
         "orphan: convgrad/stray/orphan.py",
         "changed: convgrad/kernel_table.py",
         "-# changed by hand",
-        "`python -m codegen generate` mends it",
+        f"`python -m codegen generate --out {out}` mends it",
     ):
         assert line in check.stdout
     assert files_of(out) == changed, "--check writes nothing"
@@ -115,6 +115,26 @@ def test_a_folder_with_other_work_is_not_taken_over(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
+SELECTED = """
+import ml_dtypes, numpy, convgrad
+names = [name for name in convgrad.__all__ if "onv" in name]
+assert names == ["ConvolutionBackwardWeights", "convolution_backward_weights"]
+
+def gradient(dtype, rank, data_format):
+    shape = (1, *(3,) * rank, 1) if data_format == "NXC" else (1, 1, *(3,) * rank)
+    one = numpy.ones(shape, dtype)
+    given = dict(strides=[1] * rank, pads_begin=[0] * rank, pads_end=[0] * rank, dilations=[1] * rank)
+    return convgrad.convolution_backward_weights(one, one, (1,) * (rank + 2), data_format=data_format, **given)
+
+assert gradient(ml_dtypes.bfloat16, 2, "NXC") == 9
+for left_out in ((numpy.float32, 2, "NXC"), (ml_dtypes.bfloat16, 1, "NXC"), (ml_dtypes.bfloat16, 2, "NCX")):
+    try:
+        gradient(*left_out)
+    except convgrad.SpecError as error:
+        print(error)
+"""
+
+
 def test_selection_narrows_a_package_elsewhere(tmp_path: Path) -> None:
     out = tmp_path / "small"
     options = ("--op", "ConvolutionBackwardWeights", "--dtype", "bf16", "--rank", "2", "--data-format", "NXC")
@@ -122,15 +142,26 @@ def test_selection_narrows_a_package_elsewhere(tmp_path: Path) -> None:
     kernels = sorted(path.name for path in (out / "convgrad" / "kernels").glob("wgrad_2d*.c"))
     assert kernels and all(name.startswith("wgrad_2d_nxc_bf16_") for name in kernels)
     assert kernels == sorted(path.name for path in (out / "convgrad" / "kernels").glob("wgrad_[123]d*.c"))
-    code = "import convgrad; print([n for n in convgrad.__all__ if 'onv' in n])"
     result = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", SELECTED],
         env={**os.environ, "PYTHONPATH": str(out)},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    assert result.stdout.strip() == "['ConvolutionBackwardWeights', 'convolution_backward_weights']"
+    assert result.returncode == 0, result.stderr
+    missing = "no kernel for {} is in this package, which was generated with 2d NXC bf16 alone"
+    for line, kernel in zip(result.stdout.splitlines(), ("2d NXC f32", "1d NXC bf16", "2d NCX bf16"), strict=True):
+        assert line.startswith(missing.format(kernel)), line
+    demo = subprocess.run(
+        [sys.executable, "-m", "convgrad", "demo", "--no-picture", "--steps", "1"],
+        env={**os.environ, "PYTHONPATH": str(out)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert demo.returncode == 1 and demo.stderr.startswith("error: "), demo.stderr
+    assert "Traceback" not in demo.stderr
 
 
 @pytest.mark.parametrize(

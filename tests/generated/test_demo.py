@@ -26,9 +26,11 @@ from convgrad.commands.deconvolution import (
 )
 from convgrad.commands.reference import ReferenceSum, reference_gradient
 from convgrad.operations import OPERATIONS
-from reference.naive_gradient import reference_gradient as oracle_gradient
+from reference.specified_operation import family_of, specified_gradient
+from specs import load_operations
 
 ROOT = str(Path(convgrad.__file__).resolve().parents[1])
+SPECIFIED = {operation.name: operation for operation in load_operations()}
 Make = Callable[..., Experiment]
 
 
@@ -147,7 +149,7 @@ __main__.main()
     assert done.stdout == ""
     assert done.stderr == (
         "error: the demo needs scikit-image (the photograph) and matplotlib (the picture), which is not installed: "
-        'pip install "convgrad[demo]"\n'
+        "'pip install matplotlib scikit-image'\n"
     )
 
 
@@ -155,7 +157,7 @@ def test_without_a_picture_only_the_photograph_is_needed(monkeypatch: pytest.Mon
     monkeypatch.setattr(demo, "find_spec", lambda name: None)
     with pytest.raises(demo.DemoError) as caught:
         demo.run_demo(None, steps=1, size=64, as_json=True)
-    assert "scikit-image" in str(caught.value) and "matplotlib" not in str(caught.value)
+    assert "scikit-image (the photograph)" in str(caught.value) and "(the picture)" not in str(caught.value)
 
 
 # The descent
@@ -246,7 +248,8 @@ def test_the_packages_reference_is_that_of_the_tests(operation: Any, data_format
     description = operation.description
     random = np.random.default_rng(13)
     channels, kernel = {"IC": 6, "OC": 4}, (3, 3)
-    if "Transpose" in description.name:  # O = (I - 1) * s + (K - 1) * d + 1 - pb - pe
+    specified = SPECIFIED[description.name]
+    if family_of(specified).transposed:  # O = (I - 1) * s + (K - 1) * d + 1 - pb - pe
         extents = {"I": (5, 6), "O": (8, 8)}
         geometry = {"strides": (2, 1), "dilations": (1, 2), "pads_begin": (2, 1), "pads_end": (1, 1)}
     else:  # O = (I + pb + pe - (K - 1) * d - 1) // s + 1
@@ -256,7 +259,6 @@ def test_the_packages_reference_is_that_of_the_tests(operation: Any, data_format
     for data_input in description.inputs:
         x, c = extents[data_input.spatial], channels[data_input.channels]
         tensors.append(random.standard_normal((2, c, *x) if data_format == "NCX" else (2, *x, c)))
-    format_name = description.attribute_name("weights_format")
     compared = 0
     for reading in description.readings:
         for weights_format, axes in reading.layouts.items():
@@ -269,8 +271,9 @@ def test_the_packages_reference_is_that_of_the_tests(operation: Any, data_format
                 weights_format=weights_format, strides=geometry["strides"], dilations=geometry["dilations"],
                 pads_begin=geometry["pads_begin"],
             )  # fmt: skip
-            attributes = {**geometry, "groups": 2, "data_format": data_format, format_name: weights_format}
-            theirs = oracle_gradient(description.name, tensors[0], tensors[1], shape, attributes, by_element=True)
+            roles = {**geometry, "groups": 2, "data_format": data_format, "weights_format": weights_format}
+            attributes = {description.attribute_name(role): value for role, value in roles.items()}
+            theirs = specified_gradient(specified, tensors, shape, attributes, by_element=True)
             np.testing.assert_allclose(own.gradient, theirs.gradient, rtol=1e-12, atol=1e-12)
             np.testing.assert_allclose(own.magnitudes, theirs.magnitude, rtol=1e-12, atol=1e-12)
             compared += 1

@@ -20,12 +20,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from convgrad.operations.conv_transpose_backward_weights import ConvTransposeBackwardWeights
-from convgrad.operations.convolution_backward_weights import ConvolutionBackwardWeights
+from convgrad.operations import OPERATIONS
 
 Picture = NDArray[np.float32]
 """(channels, height, width); 0 is black and 1 is white."""
@@ -92,11 +92,23 @@ class Step:
 # The pictures
 
 
+def find_operation(name: str) -> Any:
+    """The class of an operation.
+
+    Raises:
+        LookupError: this package was generated without it.
+    """
+    for operation in OPERATIONS:
+        if operation.__name__ == name:
+            return operation
+    raise LookupError(f"this package was generated without {name}, which the demo needs")
+
+
 def make_filtering(photograph: Picture, *, extent: int = 9, noise: float = 1e-4, seed: int = 7) -> Experiment:
     """Hide four filters of extent x extent taps over three colours; `photograph` is (3, height, width)."""
     truth = hidden_filters(extent)
     shape = truth.shape
-    operation = ConvolutionBackwardWeights(
+    operation = find_operation("ConvolutionBackwardWeights")(
         strides=(1, 1), pads_begin=(0, 0), pads_end=(0, 0), dilations=(1, 1),
         data_format="NCX", weights_format="OIX", weights_shape=shape,
     )  # fmt: skip
@@ -128,7 +140,7 @@ def make_upsampling(photograph: Picture, *, extent: int = 8, noise: float = 1e-4
     pad = extent - stride  # cuts off what only a part of the filter's taps has reached
     truth = hidden_upsampler(extent, stride)
     shape = truth.shape
-    operation = ConvTransposeBackwardWeights(
+    operation = find_operation("ConvTransposeBackwardWeights")(
         strides=(stride, stride), pads_begin=(pad, pad), pads_end=(pad, pad), dilations=(1, 1),
         data_format="NCX", weights_format="IOX", weights_shape=shape,
     )  # fmt: skip

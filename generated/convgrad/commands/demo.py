@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PHOTOGRAPH = "chelsea.png"
 """Chelsea the cat, 300 x 451 pixels, CC0: among the photographs inside scikit-image's wheel."""
-EXTRA = 'pip install "convgrad[demo]"'
+EXTRA = "'pip install matplotlib scikit-image'"
 
 
 class DemoError(RuntimeError):

@@ -119,7 +119,7 @@ def _recipes() -> list[Any]:
 
 
 def _examine_python(report: Report) -> None:
-    folder = Path(__file__).resolve().parent
+    folder = loader.KERNEL_FOLDER.parent
     own = _find_version("convgrad")
     report.sections["convgrad"] = {"version": own, "folder": str(folder)}
     report.lines.append(("convgrad", f"{own or 'not installed, imported'} from {folder}"))
