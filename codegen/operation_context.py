@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from codegen.context import make_banner
 from codegen.description_code import data_types, layout_description
 from codegen.naming import snake_case
-from codegen.python_code import quote
-from specs.model import Attribute, Operation
+from codegen.python_code import escape_docstring, quote
+from specs.model import Attribute, Operation, Reading
 
 _WIDTH = 108
 
@@ -67,17 +67,17 @@ def make_operation_context(operation: Operation) -> OperationContext:
         banner=make_banner("#", "", f"the specification of {operation.name}", "python/operation.py.j2"),
         name=operation.name,
         function=snake_case(operation.name),
-        summary=operation.summary,
-        sources=tuple(source.title for source in operation.sources),
+        summary=escape_docstring(operation.summary),
+        sources=tuple(escape_docstring(source.title) for source in operation.sources),
         description_names=tuple(sorted(names)),
         description=layout_description(operation),
-        class_documentation=_class_documentation(operation),
+        class_documentation=escape_docstring(_class_documentation(operation)),
         attributes=tuple(_make_attribute(attribute) for attribute in operation.attributes),
         first=first.name,
         second=second.name,
         shape_name=shape.name,
-        call_documentation=_call_documentation(operation, shape),
-        function_documentation=_function_documentation(operation, shape),
+        call_documentation=escape_docstring(_call_documentation(operation, shape)),
+        function_documentation=escape_docstring(_function_documentation(operation, shape)),
     )
 
 
@@ -121,28 +121,27 @@ def _wrap(name: str, text: str, indent: int) -> str:
     )
 
 
-def _layout_sentences(operation: Operation) -> list[str]:
-    rows = []
-    for reading in operation.readings:
-        layouts = "; ".join(f"{name} is ({', '.join(axes)})" for name, axes in reading.layouts.items())
-        rows.append(f"{layouts}, X standing for the kernel's axes. {reading.sentence}")
-    return rows
+def _reading_documentation(operation: Operation, reading: Reading) -> list[str]:
+    """The sum of a reading, and the layouts whose axes its indices run along."""
+    total = reading.sum
+    element = f"{operation.outputs[0].name}[{', '.join(total.gradient)}]"
+    equation = f"{element} = sum over {', '.join(total.over)} of {total.term}"
+    where = "".join(f", {index} = {formula}" for index, formula in total.where.items())
+    layouts = "; ".join(f"{name} is ({', '.join(axes)})" for name, axes in reading.layouts.items())
+    sentence = f"{layouts}, X standing for the kernel's axes. {reading.sentence}"
+    return [_fill(equation + where, "        "), _fill(sentence, "    ")]
+
+
+def _fill(text: str, subsequent_indent: str) -> str:
+    return textwrap.fill(text, _WIDTH, initial_indent="    ", subsequent_indent=subsequent_indent)
 
 
 def _class_documentation(operation: Operation) -> str:
     lines = [textwrap.fill(operation.description.replace("\n", " ").strip(), _WIDTH, subsequent_indent="    "), ""]
     for reading in operation.readings:
-        lines.append(f"    {reading.sum.term}")
+        lines += [*_reading_documentation(operation, reading), ""]
     symbols = ", ".join(f"{row.symbol} = {row.formula}" for row in operation.definitions if not row.per_axis)
-    lines += [
-        textwrap.fill(
-            f"summed over batch and positions, without a kernel flip ({symbols}).", _WIDTH,
-            initial_indent="    ", subsequent_indent="    ",
-        ),
-        "",
-    ]  # fmt: skip
-    for sentence in _layout_sentences(operation):
-        lines.append(textwrap.fill(sentence, _WIDTH, initial_indent="    ", subsequent_indent="    "))
+    lines.append(_fill(f"There is no kernel flip{'; ' if symbols else ''}{symbols}.", "    "))
     lines += ["", "    Args:"]
     lines += [_wrap(row.name, _attribute_documentation(row), 8) for row in operation.attributes]
     lines += [

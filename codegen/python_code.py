@@ -34,8 +34,9 @@ def layout_text(name: str, text: str, indent: int) -> str:
     """A keyword argument that is a string literal, in pieces where one line cannot hold it."""
     if indent + len(name) + len(quote(text)) + 2 <= WIDTH:
         return f"{name}={quote(text)}"
-    pieces = textwrap.wrap(text, WIDTH - indent - 8)
-    rows = [piece + (" " if piece is not pieces[-1] else "") for piece in pieces]
+    # Pieces end at blanks only: a blank is what each but the last gets back.
+    pieces = textwrap.wrap(text, WIDTH - indent - 8, break_long_words=False, break_on_hyphens=False)
+    rows = [*(f"{piece} " for piece in pieces[:-1]), pieces[-1]]
     inner = " " * (indent + 4)
     return "\n".join([f"{name}=(", *(f"{inner}{quote(row)}" for row in rows), f"{' ' * indent})"])
 
@@ -43,6 +44,15 @@ def layout_text(name: str, text: str, indent: int) -> str:
 def quote(text: str) -> str:
     """A string literal in double quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def escape_docstring(text: str) -> str:
+    """Text as it is written between triple double quotes, so that Python reads the same text back.
+
+    Args:
+        text: without a double quote at its end, which would be read as the first of the closing ones.
+    """
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
 def quote_tuple(words: Sequence[str]) -> str:

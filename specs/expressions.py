@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 _OPERATORS: tuple[type[ast.operator], ...] = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 _COMPARISONS: dict[type[ast.cmpop], str] = {
@@ -38,13 +39,30 @@ def parse_formula(text: str) -> ast.expr:
     Raises:
         ValueError: the text is no expression, or uses anything outside the formula language.
     """
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(f"not a formula: {text!r} ({error.msg})") from None
+    tree = parse_expression(text, "formula")
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in _FUNCTIONS and node not in called:
+            raise ValueError(f"not a formula: {text!r} ({node.id} is a function)")
         _check_node(node, text)
     return tree
+
+
+def parse_expression(text: str, kind: str) -> ast.expr:
+    """The syntax tree of an expression on one line; `kind` says in errors what it should have been.
+
+    Raises:
+        ValueError: the text is no expression.
+    """
+    # What stands behind a # would be read by nobody here, and swallow what a generated line has behind the formula.
+    if not text.isascii() or not text.isprintable() or "#" in text:
+        raise ValueError(f"not a {kind}: {text!r} (expected one line of ASCII without #)")
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"not a {kind}: {text!r} ({error.msg})") from None
+    except (MemoryError, RecursionError):
+        raise ValueError(f"not a {kind}: {text[:40]!r}... (too deeply nested)") from None
 
 
 def _check_node(node: ast.AST, text: str) -> None:
@@ -64,8 +82,10 @@ def _check_node(node: ast.AST, text: str) -> None:
             if len(node.ops) == 1:
                 return
             problem = "a chain of comparisons is not in the formula language"
-        case ast.Call(func=ast.Name(id=function), keywords=[]) if function in _FUNCTIONS:
-            return
+        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in _FUNCTIONS:
+            if len(arguments) > 1:
+                return
+            problem = f"{function} takes two numbers or more"
         case _:
             problem = f"{type(node).__name__} is not in the formula language"
     raise ValueError(f"not a formula: {text!r} ({problem})")
@@ -77,19 +97,11 @@ def check_formula(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=1024)
 def formula_names(text: str) -> tuple[str, ...]:
     """The symbols of a formula in order of first appearance."""
-    found: dict[str, None] = {}
-    for node in ast.walk(parse_formula(text)):
-        if isinstance(node, ast.Name) and node.id not in _FUNCTIONS:
-            found[node.id] = None
-    order = sorted(found, key=lambda name: _position(text, name))
-    return tuple(order)
-
-
-def _position(text: str, name: str) -> int:
-    nodes = (node for node in ast.walk(parse_formula(text)) if isinstance(node, ast.Name) and node.id == name)
-    return min(node.col_offset for node in nodes)
+    names = [node for node in ast.walk(_parse_once(text)) if isinstance(node, ast.Name) and node.id not in _FUNCTIONS]
+    return tuple(dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.col_offset)))
 
 
 def split_comparison(text: str) -> Comparison:
@@ -125,7 +137,13 @@ def evaluate_formula(text: str, values: Mapping[str, int]) -> int:
         KeyError: a symbol has no value.
         ZeroDivisionError: a divisor is 0.
     """
-    return _evaluate(parse_formula(text), values)
+    return _evaluate(_parse_once(text), values)
+
+
+@lru_cache(maxsize=1024)
+def _parse_once(text: str) -> ast.expr:
+    """The tree of a formula that is only read; formulas are evaluated many times."""
+    return parse_formula(text)
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, int]) -> int:

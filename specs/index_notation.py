@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from specs.expressions import evaluate_formula, parse_formula
+from specs.expressions import evaluate_formula, parse_expression, parse_formula
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,7 @@ def parse_term(text: str) -> tuple[Factor, Factor]:
     Raises:
         ValueError: the text is not a product of two tensors with three index formulas each.
     """
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(f"not a term: {text!r} ({error.msg})") from None
+    tree = parse_expression(text, "term")
     if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.Mult):
         raise ValueError(f"not a term: {text!r} (expected a product of two tensors)")
     return _parse_factor(tree.left, text), _parse_factor(tree.right, text)

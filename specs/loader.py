@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from specs.consistency import check_consistency
+from specs.draft import Problem, find_faults
 from specs.model import Operation
 
 OPERATIONS = Path(__file__).parent / "operations"
@@ -32,11 +31,7 @@ def load_operation(path: Path) -> Operation:
     Raises:
         SpecFileError: with every problem of the file.
     """
-    try:
-        data = _read(path)
-    except (ValueError, OSError) as error:
-        raise SpecFileError([f"{path}: {error}"]) from None
-    return operation_from_data(data, str(path))
+    return operation_from_data(_read(path), str(path))
 
 
 def load_operations(folder: Path = OPERATIONS) -> tuple[Operation, ...]:
@@ -45,32 +40,55 @@ def load_operations(folder: Path = OPERATIONS) -> tuple[Operation, ...]:
     Raises:
         SpecFileError: with every problem of every file, or for two files that name the same operation.
     """
-    operations: dict[str, Operation] = {}
+    operations: dict[str, tuple[Operation, Path]] = {}
     problems: list[str] = []
+    names: set[object] = set()
+    """Of all files that can be read, whether the rest of them is right or not; None when some name is unknown."""
     for path in sorted([*folder.glob("*.toml"), *folder.glob("*.json")]):
+        name: object = None
         try:
-            operation = load_operation(path)
+            data = _read(path)
+            name = data["name"] if isinstance(data.get("name"), str) else None
+            operation = operation_from_data(data, str(path))
         except SpecFileError as error:
             problems.extend(error.problems)
             continue
+        finally:
+            names.add(name)
         if operation.name in operations:
             problems.append(f"{path}: name: another file of this folder already describes {operation.name}")
-        operations[operation.name] = operation
-    if not operations and not problems:
+            continue
+        for other in operations:
+            if other.lower() == operation.name.lower():
+                # Both would give the same Python module, and the same page where file names ignore case.
+                problems.append(f"{path}: name: {operation.name!r} differs from {other!r} only in upper and lower case")
+        operations[operation.name] = (operation, path)
+    for operation, path in operations.values():
+        if operation.counterpart is not None and names.isdisjoint((operation.counterpart, None)):
+            problems.append(f"{path}: counterpart: no file of this folder describes {operation.counterpart!r}")
+    if not names:
         problems.append(f"{folder}: no operation files (*.toml or *.json) here")
     if problems:
         raise SpecFileError(problems)
-    return tuple(operations[name] for name in sorted(operations))
+    return tuple(operations[name][0] for name in sorted(operations))
 
 
 def operation_from_data(data: Mapping[str, Any], where: str) -> Operation:
-    """The operation that plain data (tables, lists, words, numbers) describes; `where` is named in errors."""
-    problems = _structural_problems(data)
-    sound = {name: value for name, value in data.items() if not any(field[0] == name for field, _ in problems)}
-    problems += check_consistency(_load_sections(sound))
+    """The operation that plain data (tables, lists, words, numbers) describes; `where` is named in errors.
+
+    Raises:
+        SpecFileError: with every problem of the data.
+    """
+    problems, draft = find_faults(data)
+    problems += check_consistency(draft)
     if problems:
-        raise SpecFileError(f"{where}: {_field_text(data, field)}: {message}" for field, message in problems)
+        raise SpecFileError(_problem_lines(data, where, problems))
     return Operation.model_validate_json(json.dumps(data))
+
+
+def _problem_lines(data: Mapping[str, Any], where: str, problems: Iterable[Problem]) -> list[str]:
+    """A line for each problem; a field's text may come from the file and hold line breaks of its own."""
+    return [" ".join(f"{where}: {_field_text(data, field)}: {message}".splitlines()) for field, message in problems]
 
 
 def dump_operation(operation: Operation) -> str:
@@ -79,13 +97,14 @@ def dump_operation(operation: Operation) -> str:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        data = json.loads(text, object_pairs_hook=_no_duplicates)
-        if not isinstance(data, dict):
-            raise ValueError("expected an object")
-        return data
-    return tomllib.loads(text)
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text, object_pairs_hook=_no_duplicates) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, OSError, RecursionError) as error:
+        raise SpecFileError([f"{path}: {error}"]) from None
+    if not isinstance(data, dict):
+        raise SpecFileError([f"{path}: expected an object"])
+    return data
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -97,30 +116,6 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _structural_problems(data: Mapping[str, Any]) -> list[tuple[tuple[int | str, ...], str]]:
-    try:
-        Operation.model_validate_json(json.dumps(data, default=str))
-    except ValidationError as error:
-        items = error.errors(include_url=False, include_context=False)
-        problems = [(item["loc"], item["msg"]) for item in items]
-        # A list that lost all its entries to errors is reported as too short as well: that is no error of its own.
-        return [row for row in problems if not any(other != row and _is_below(other[0], row[0]) for other in problems)]
-    return []
-
-
-def _is_below(field: tuple[int | str, ...], parent: tuple[int | str, ...]) -> bool:
-    return len(field) > len(parent) and field[: len(parent)] == parent
-
-
-def _load_sections(data: Mapping[str, Any]) -> Operation:
-    """A partial operation that holds just the sections that are sound, so that those are checked all the same."""
-    sections = {}
-    for name, field in Operation.model_fields.items():
-        if name in data:
-            sections[name] = TypeAdapter(field.rebuild_annotation()).validate_json(json.dumps(data[name]), strict=True)
-    return Operation.model_construct(_fields_set=set(sections), **sections)
-
-
 def _field_text(data: Any, field: tuple[int | str, ...]) -> str:
     """The path to a field; list entries that have a name, id or number are called by it."""
     text = ""
@@ -129,7 +124,8 @@ def _field_text(data: Any, field: tuple[int | str, ...]) -> str:
         try:
             data = data[key]
             if isinstance(key, int) and isinstance(data, Mapping):
-                label = next((str(data[name]) for name in ("name", "id", "symbol", "number") if name in data), label)
+                names = [data.get(name) for name in ("name", "id", "symbol", "number")]
+                label = next((str(name) for name in names if isinstance(name, (str, int))), label)
         except (KeyError, IndexError, TypeError):
             data = None
         text += f"[{label}]" if isinstance(key, int) else f".{label}" if text else label

@@ -22,6 +22,18 @@ def _check_term(text: str) -> str:
     return text
 
 
+def _check_line(text: str) -> str:
+    if not text.isprintable():
+        odd = next(letter for letter in text if not letter.isprintable())
+        raise ValueError(f"expected one line of printable text, which {odd!r} is not")
+    return text
+
+
+def _check_paragraph(text: str) -> str:
+    _check_line(text.replace("\n", " "))
+    return text
+
+
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 OperationName = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z0-9]*$")]
 LayoutName = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
@@ -30,7 +42,9 @@ WeightsAxis = Annotated[str, Field(pattern=r"^((IC|OC)(/groups)?|X)$")]
 Formula = Annotated[str, AfterValidator(check_formula)]
 ComparisonFormula = Annotated[str, AfterValidator(_check_comparison)]
 Term = Annotated[str, AfterValidator(_check_term)]
-Sentence = Annotated[str, Field(min_length=3)]
+Sentence = Annotated[str, Field(min_length=3), AfterValidator(_check_line)]
+Paragraph = Annotated[str, Field(min_length=3), AfterValidator(_check_paragraph)]
+"""Like a sentence, but may go over several lines."""
 
 
 class Closed(BaseModel):
@@ -179,7 +193,7 @@ class Operation(Closed):
     )
     forward: Annotated[OperationName, Field(description="The operation whose weights the gradient belongs to.")]
     summary: Sentence
-    description: Sentence
+    description: Paragraph
     index_base: Annotated[int, Field(ge=0, le=1, description="Whether the documents count inputs from 0 or 1.")]
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
     attributes: Annotated[tuple[Attribute, ...], Field(min_length=1)]

@@ -71,3 +71,16 @@ AXIS_SYMBOLS: dict[str, str] = {
     "op": "output padding",
 }
 """Symbols with one value for each spatial axis."""
+
+_PARAMETERS = {"self", "out", "accumulate", "num_threads", "dtype", "out_dtype"}
+_INSIDE_FUNCTIONS = {"attribute", "tensor", "operation", "split_shape", "super"}
+RESERVED_PARAMETERS = frozenset(_PARAMETERS | _INSIDE_FUNCTIONS)
+"""What no attribute, input or output can be called: generated functions use these names for something else."""
+
+_IMPORTED = {"T", "Sequence", "ClassVar", "TypeVar", "Plan", "WeightsGradient", "SplitShape"}
+_DESCRIBING = {"Attribute", "Definition", "Description", "Formula", "Input", "Reading", "Remedy", "Rule"}
+_EXPORTED = {"CacheSecurityError", "CompileError", "DTypeError", "SpecError", "GetNumThreads", "SetNumThreads"}
+_MODULES = {"Attributes", "Cache", "Commands", "Compiler", "Errors", "Geometry", "Isa", "Kernel", "KernelTable"}
+_MORE_MODULES = {"Kernels", "Loader", "Operation", "Operations", "Planner", "Tensors", "Threads", "Vocabulary"}
+RESERVED_OPERATIONS = frozenset(_IMPORTED | _DESCRIBING | _EXPORTED | _MODULES | _MORE_MODULES)
+"""What no operation can be called: the generated package has other classes, functions and modules of these names."""

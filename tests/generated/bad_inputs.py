@@ -30,6 +30,7 @@ from __future__ import annotations
 import enum
 import itertools
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -338,16 +339,18 @@ def _cast(name: str) -> str:
 # ------------------------------------------------------------- 1: unknown attributes, wrong kinds
 
 
-def _unknown(op: str, name: str) -> str:
-    return f"{op}.__init__() got an unexpected keyword argument '{name}'"
+def _unknown(op: str, name: str, guess: str | None = None) -> str:
+    """Python's own text. `guess` is the name that Python 3.13 and later take to have been meant, if any."""
+    text = f"{op}.__init__() got an unexpected keyword argument '{name}'"
+    return f"{text}. Did you mean '{guess}'?" if guess and sys.version_info >= (3, 13) else text
 
 
-_bad("unknown-typo", 1, CONV, 2, _unknown(CONV, "stride"), TypeError, stride=(1, 1))
+_bad("unknown-typo", 1, CONV, 2, _unknown(CONV, "stride", "strides"), TypeError, stride=(1, 1))
 _bad("unknown-other-generation", 1, CONV, 2, _unknown(CONV, "filter_shape"), TypeError, filter_shape=_OIX_2D)
 _bad("unknown-format-of-other-generation", 1, TRAN, 1, _unknown(TRAN, "filter_format"), TypeError, filter_format="OIX")
 _bad("unknown-newer-name", 1, CONV0, 3, _unknown(CONV0, "weights_shape"), TypeError, weights_shape=(6, 4, 2, 3, 2))
 _bad("unknown-newer-format", 1, TRAN0, 2, _unknown(TRAN0, "weights_format"), TypeError, weights_format="OIX")
-_bad("unknown-group", 1, TRAN, 2, _unknown(TRAN, "group"), TypeError, group=2)
+_bad("unknown-group", 1, TRAN, 2, _unknown(TRAN, "group", "groups"), TypeError, group=2)
 _bad("strides-int", 1, CONV, 2, "strides = 2: expected a list of integers, not int", strides=2)
 _bad("strides-float", 1, TRAN, 1, "strides = 1.0: expected a list of integers, not float", strides=1.0)
 _bad("strides-str", 1, CONV0, 2, "strides = '11': expected a list of integers, not str", strides="11")

@@ -26,6 +26,13 @@ from convgrad.compiler import Compiler, find_compiler
 from convgrad.errors import CacheSecurityError, CompileError
 from convgrad.kernel_table import KERNELS
 
+# CONVGRAD_LONG=1: many more rounds, some minutes.
+LONG = os.environ.get("CONVGRAD_LONG") == "1"
+CROWDS = ((2, 1), (8, 1), (32, 100)) if LONG else ((2, 1), (8, 1))  # (processes at once, rounds)
+KILLS = 500 if LONG else 24
+FLIPS = 1000 if LONG else 100  # in each of the two files of an entry
+TIME_LIMIT = 3600.0 if LONG else 300.0  # s, for one process
+
 SETUP = """
 import json, os, sys, warnings
 before = set(sys.modules)
@@ -113,7 +120,7 @@ class Bench:
 
 
 def finish(process: subprocess.Popen[str]) -> Any:
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=TIME_LIMIT)
     assert process.returncode == 0, errors
     return json.loads(output)
 
@@ -181,11 +188,15 @@ def test_a_cold_cache_without_a_compiler_or_headers_says_so(cold: Bench) -> None
     assert result["error"] == "CompileError" and "apt install python3-dev" in result["text"]
 
 
-@pytest.mark.parametrize("processes", [2, 8])
-def test_processes_at_once_compile_each_kernel_once(processes: int, cold: Bench) -> None:
-    started = [cold.start(DELAY="0.4") for _ in range(processes)]
-    assert [finish(process) for process in started] == [RIGHT] * processes
-    assert cold.calls == 2
+@pytest.mark.parametrize(("processes", "rounds"), CROWDS)
+def test_processes_at_once_compile_each_kernel_once(
+    processes: int, rounds: int, tmp_path: Path, replay: dict[str, str]
+) -> None:
+    for turn in range(rounds):
+        bench = Bench(tmp_path / str(turn), **replay)
+        started = [bench.start(DELAY=str(max(0.4, 0.05 * processes))) for _ in range(processes)]
+        assert [finish(process) for process in started] == [RIGHT] * processes, f"round {turn}"
+        assert bench.calls == 2, f"round {turn}"
 
 
 def test_threads_at_once_compile_each_kernel_once(cold: Bench) -> None:
@@ -355,10 +366,11 @@ load_runtime()  # the forks have it: what they do is about the kernel
 KILLED = (
     FORKS
     + """
-for turn in range(24):
+kills = int(os.environ["KILLS"])
+for turn in range(kills):
     here = folder / str(turn)
     pid, wait = forked(here, answer)
-    time.sleep(turn * 0.006)
+    time.sleep(0.144 * turn / kills)
     os.kill(pid, signal.SIGKILL)
     wait()
     start = time.monotonic()
@@ -406,8 +418,8 @@ print(json.dumps(results))
 
 
 def test_killed_at_any_moment_the_next_call_is_right(cold: Bench) -> None:
-    results = cold.run(KILLED, DELAY="0.05")
-    assert len(results) == 24
+    results = cold.run(KILLED, DELAY="0.05", KILLS=str(KILLS))
+    assert len(results) == KILLS
     for next_call, seconds, other, leftovers in results:
         assert next_call == RIGHT and seconds < 60, "no stale lock"
         assert other == 13.0 and leftovers == []
@@ -517,9 +529,9 @@ def test_no_flipped_bit_gets_through(name: str, folder: Path) -> None:
     maker = Maker()
     path = get(maker).parent / name
     size = path.stat().st_size
-    for turn in range(100):
+    for turn in range(FLIPS):
         data = bytearray(path.read_bytes())
-        data[turn * size // 100] ^= 1 << turn % 8
+        data[turn * size // FLIPS] ^= 1 << turn % 8
         path.write_bytes(data)
         get(maker)
         assert maker.calls == turn + 2

@@ -270,12 +270,30 @@ def tap_slices(tap: Extents, outer: Extents, inner: Extents, window: Window) -> 
 
 # -------------------------------------------------------------------------------------------- the operations as spelt
 
-_CONVOLUTIONS = ("ConvolutionBackwardWeights", "ConvolutionBackpropFilters")
-_TRANSPOSED = ("ConvTransposeBackwardWeights", "ConvTransposeBackpropFilters")
+
+class Family(NamedTuple):
+    """What tells one operation from another, here: the sum, and the words for the layout of the weights."""
+
+    name: str
+    transposed: bool
+    two_layouts: bool  # the shape tells a weights layout of document 002 from one of the library
+    format_name: str
+    default_format: str
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("ConvolutionBackwardWeights", False, False, "weights_format", "XIO"),
+        Family("ConvTransposeBackwardWeights", True, True, "weights_format", "XOI"),
+        Family("ConvolutionBackpropFilters", False, False, "filter_format", "XIO"),
+        Family("ConvTransposeBackpropFilters", True, False, "filter_format", "XIO"),
+    )
+}
 
 
 def reference_gradient(
-    op: str,
+    op: str | Family,
     x: npt.ArrayLike,
     y: npt.ArrayLike,
     shape: Sequence[int],
@@ -284,14 +302,16 @@ def reference_gradient(
     by_element: bool = False,
     magnitude: bool = True,
 ) -> Sum:
-    """The float64 gradient of one of the four operations, in the weights layout that its attributes ask for.
+    """The float64 gradient of an operation, in the weights layout that its attributes ask for.
 
-    ``op`` is the operation's name, ``x`` and ``y`` are its two tensors in ``data_format``, ``shape`` is the weights
-    (filter) shape and ``attributes`` are the operation's own, spelt as its document spells them; absent ones take the
-    document's default. Raises ValueError when the shapes do not fit each other: the oracle never guesses.
+    ``op`` is the name of one of the four operations, or what another one is like; ``x`` and ``y`` are its two tensors
+    in ``data_format``, ``shape`` is the weights (filter) shape and ``attributes`` are the operation's own, spelt as its
+    document spells them; absent ones take the document's default. Raises ValueError when the shapes do not fit each
+    other: the oracle never guesses.
     """
-    if op not in _CONVOLUTIONS + _TRANSPOSED:
-        raise ValueError(f"op: {op!r} is not one of the four operations")
+    family = op if isinstance(op, Family) else FAMILIES.get(op)
+    if family is None:
+        raise ValueError(f"op: {op!r} is none of {', '.join(FAMILIES)}")
     known = dict(attributes)
     strides, dilations = tuple(known.pop("strides")), tuple(known.pop("dilations"))
     rank = len(strides)
@@ -301,23 +321,21 @@ def reference_gradient(
     output_padding = known.pop("output_padding", nothing)
     groups = known.pop("groups", 1)
     data_format = known.pop("data_format", "NXC")
-    format_name = "weights_format" if op.endswith("BackwardWeights") else "filter_format"
-    weights_format = known.pop(format_name, "XOI" if op == "ConvTransposeBackwardWeights" else "XIO")
+    weights_format = known.pop(family.format_name, family.default_format)
     if known:
-        raise ValueError(f"{op} has no attribute {', '.join(sorted(known))}")
+        raise ValueError(f"{family.name} has no attribute {', '.join(sorted(known))}")
 
     inputs, deltas = (
         _channels_second(np.asarray(x, np.float64), data_format),
         _channels_second(np.asarray(y, np.float64), data_format),
     )
     kernel = tuple(int(k) for k in (shape[2:] if weights_format.endswith("X") else shape[:rank]))
-    transposed = op in _TRANSPOSED
     pads_begin = []
     for axis in range(rank):
         effective = effective_extent(kernel[axis], dilations[axis])
         extent, stride = inputs.shape[2 + axis], strides[axis]
         given = int(given_begin[axis]), int(given_end[axis])
-        if transposed:
+        if family.transposed:
             pb, pe = transposed_pads(auto_pad, effective, stride, given)
             expected = (extent - 1) * stride + effective - pb - pe + output_padding[axis]
         else:
@@ -332,11 +350,9 @@ def reference_gradient(
 
     literal: Callable[[Array, Array, Window, int], Sum]
     sliced: Callable[[Array, Array, Window, int, bool], Sum]
-    if not transposed:
+    if not family.transposed:
         literal, sliced, canonical = convolution_by_element, convolution_by_tap, "OIX"
-    elif op == "ConvTransposeBackwardWeights" and _document_layout(
-        weights_format, shape, inputs.shape[1], deltas.shape[1], groups
-    ):
+    elif family.two_layouts and _document_layout(weights_format, shape, inputs.shape[1], deltas.shape[1], groups):
         literal, sliced, canonical = transposed_document_by_element, transposed_document_by_tap, "IOX"
     else:
         literal, sliced, canonical = transposed_by_element, transposed_by_tap, "IOX"
@@ -345,7 +361,8 @@ def reference_gradient(
     gradient, absolute = (_weights_layout(part, canonical, weights_format) for part in total)
     if gradient.shape != tuple(shape):
         raise ValueError(
-            f"{format_name} {weights_format}: the gradient has shape {gradient.shape}, {tuple(shape)} was asked for"
+            f"{family.format_name} {weights_format}: "
+            f"the gradient has shape {gradient.shape}, {tuple(shape)} was asked for"
         )
     return Sum(gradient, absolute)
 

@@ -14,8 +14,10 @@ import pytest
 
 from reference import geometries, integer_data
 from reference.geometries import AUTO_PADS, CHANNEL_KINDS, DTYPES, OPERATIONS, WORDS, Cell, Problem, SeededDraw
-from reference.naive_gradient import convolution_pads, reference_gradient, transposed_pads
+from reference.naive_gradient import FAMILIES, convolution_pads, reference_gradient, transposed_pads
 from reference.rounding import correctly_rounded
+from reference.specified_operation import family_of, specified_gradient
+from specs import load_operations
 
 
 def _terms(problem: Problem) -> int:
@@ -131,6 +133,29 @@ def test_transposed_auto_pad_by_hand(auto_pad: str, effective: int, stride: int,
     assert transposed_pads(auto_pad, effective, stride, (4, 6)) == expected
 
 
+def test_the_specifications_mean_the_sums_written_by_hand() -> None:
+    specified = {operation.name: operation for operation in load_operations()}
+    for name, family in FAMILIES.items():
+        derived = family_of(specified[name])
+        assert derived._replace(format_name=family.format_name) == family
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_the_oracle_is_the_same_by_name_and_by_specification(op: str) -> None:
+    operation = next(row for row in load_operations() if row.name == op)
+    rng = np.random.default_rng(3)
+    draw = SeededDraw(f"specified {op}")
+    compared = 0
+    for cell in geometries.all_cells((op,), dtypes=("f32",)):
+        problem = geometries.draw_problem(draw, cell, tensor_budget=30)
+        x, y = rng.standard_normal(problem.source_shape), rng.standard_normal(problem.delta_shape)
+        by_name = reference_gradient(op, x, y, problem.weights_shape, problem.attributes)
+        specified = specified_gradient(operation, (x, y), problem.weights_shape, problem.attributes)
+        np.testing.assert_array_equal(specified.gradient, by_name.gradient, err_msg=str(problem))
+        compared += 1
+    assert compared >= 100
+
+
 def test_the_oracle_refuses_shapes_that_do_not_fit() -> None:
     attributes = {
         "strides": (1,),
@@ -141,6 +166,8 @@ def test_the_oracle_refuses_shapes_that_do_not_fit() -> None:
         "weights_format": "OIX",
     }
     x, y, same = np.ones((1, 1, 5)), np.ones((1, 1, 4)), np.ones((1, 1, 5))
+    with pytest.raises(ValueError, match="'Convolution' is none of ConvolutionBackwardWeights, "):
+        reference_gradient("Convolution", x, y, (1, 1, 3), attributes)
     with pytest.raises(ValueError, match="would be 3, the delta has 4"):
         reference_gradient("ConvolutionBackwardWeights", x, y, (1, 1, 3), attributes)
     with pytest.raises(ValueError, match="has no attribute filter_format"):

@@ -53,6 +53,12 @@ def test_value_is_that_of_the_same_python_expression(formula: str) -> None:
         ("I and s", "BoolOp"),
         ("max(I, key=s)", "Call"),
         ("lambda: 3", "Lambda"),
+        ("max", "max is a function"),
+        ("min(I)", "min takes two numbers or more"),
+        ("I  # input", "expected one line of ASCII without #"),
+        ("(I +\ns)", "expected one line of ASCII without #"),
+        ("\N{FULLWIDTH LATIN SMALL LETTER S}", "expected one line of ASCII without #"),
+        ("-" * 100_000 + "I", "too deeply nested"),
     ],
 )
 def test_what_is_not_in_the_language_is_refused(text: str, problem: str) -> None:

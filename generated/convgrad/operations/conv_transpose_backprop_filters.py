@@ -147,11 +147,12 @@ class ConvTransposeBackpropFilters(WeightsGradient):
     the gradient of the filters. The first generation of the operation: the sum of its successor, with other
     names, and with groups dividing the output channels of the filter.
 
-    input_forward[n, ic, i] * output_delta[n, g * OCg + m, i * s + k * d - pb]
-    summed over batch and positions, without a kernel flip (ICg = IC // groups, OCg = OC // groups).
-
+    filter_delta[ic, m, k] = sum over n, i of input_forward[n, ic, i] * output_delta[n, g * OCg + m, i * s +
+        k * d - pb], g = ic // ICg
     OIX is (OC/groups, IC, X); XIO is (X, IC, OC/groups), X standing for the kernel's axes. Groups divide
     the output channel axis of the filter.
+
+    There is no kernel flip; ICg = IC // groups, OCg = OC // groups.
 
     Args:
         strides: Step of the kernel over the output along each spatial axis. Positive integers, one for each

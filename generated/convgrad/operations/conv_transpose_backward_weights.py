@@ -144,14 +144,17 @@ class ConvTransposeBackwardWeights(WeightsGradient):
     the gradient of the weights that connect the two. It is the sum of the plain convolution with the two
     tensors in exchanged roles: here the window moves over diff_dst.
 
-    src[n, g * ICg + j, i] * diff_dst[n, oc, i * s + k * d - pb]
-    src[n, ic, i] * diff_dst[n, g * OCg + m, i * s + k * d - pb]
-    summed over batch and positions, without a kernel flip (ICg = IC // groups, OCg = OC // groups).
-
+    diff_weights[j, oc, k] = sum over n, i of src[n, g * ICg + j, i] * diff_dst[n, oc, i * s + k * d - pb],
+        g = oc // OCg
     IOX is (IC/groups, OC, X); XOI is (X, OC, IC/groups), X standing for the kernel's axes. Groups divide
     the input channel axis of the weights, as the operation's document lays them out.
+
+    diff_weights[ic, m, k] = sum over n, i of src[n, ic, i] * diff_dst[n, g * OCg + m, i * s + k * d - pb],
+        g = ic // ICg
     IOX is (IC, OC/groups, X); XOI is (X, OC/groups, IC), X standing for the kernel's axes. Groups divide
     the output channel axis of the weights, as oneDNN's library, PyTorch and ONNX lay them out.
+
+    There is no kernel flip; ICg = IC // groups, OCg = OC // groups.
 
     Args:
         strides: Step of the kernel over the output along each spatial axis. Positive integers, one for each

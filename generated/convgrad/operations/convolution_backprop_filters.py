@@ -142,11 +142,12 @@ class ConvolutionBackpropFilters(WeightsGradient):
     """Takes the input of a forward convolution and the gradient that arrived at its output, and gives the gradient
     of the filters. The first generation of the operation: the same sum as its successor under other names.
 
-    input_forward[n, g * ICg + j, o * s + k * d - pb] * output_delta[n, oc, o]
-    summed over batch and positions, without a kernel flip (ICg = IC // groups, OCg = OC // groups).
-
+    filter_delta[oc, j, k] = sum over n, o of input_forward[n, g * ICg + j, o * s + k * d - pb] *
+        output_delta[n, oc, o], g = oc // OCg
     OIX is (OC, IC/groups, X); XIO is (X, IC/groups, OC), X standing for the kernel's axes. Groups divide
     the input channel axis of the filter.
+
+    There is no kernel flip; ICg = IC // groups, OCg = OC // groups.
 
     Args:
         strides: Step of the kernel over the input along each spatial axis. Positive integers, one for each

@@ -144,11 +144,12 @@ class ConvolutionBackwardWeights(WeightsGradient):
     of the weights that connect the two. The shape of the weights comes from an input or an attribute,
     because sizes of src and diff_dst alone do not determine the kernel.
 
-    src[n, g * ICg + j, o * s + k * d - pb] * diff_dst[n, oc, o]
-    summed over batch and positions, without a kernel flip (ICg = IC // groups, OCg = OC // groups).
-
+    diff_weights[oc, j, k] = sum over n, o of src[n, g * ICg + j, o * s + k * d - pb] * diff_dst[n, oc, o],
+        g = oc // OCg
     OIX is (OC, IC/groups, X); XIO is (X, IC/groups, OC), X standing for the kernel's axes. Groups divide
     the input channel axis of the weights.
+
+    There is no kernel flip; ICg = IC // groups, OCg = OC // groups.
 
     Args:
         strides: Step of the kernel over the input along each spatial axis. Positive integers, one for each
