@@ -10,7 +10,9 @@ from convgrad.errors import SpecError
 from convgrad.geometry import Geometry
 from convgrad.kernel import Kernel
 from convgrad.kernel_table import KERNELS, TILES
-from convgrad.vocabulary import SUMMATION_RUNGS
+
+SUMMATION_RUNGS = 10
+"""Rungs of the ladder of partial sums; WGRAD_RUNGS in summation.h, and a test holds the two equal."""
 
 
 @dataclass(frozen=True, slots=True)

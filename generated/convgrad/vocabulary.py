@@ -36,6 +36,3 @@ SPATIAL_AXES: dict[int, tuple[str, ...]] = {
     3: ("d", "h", "w",),
 }
 """Names of the spatial axes for each spatial rank."""
-
-SUMMATION_RUNGS = 10
-"""Rungs of the ladder of partial sums; WGRAD_RUNGS in summation.h."""

@@ -16,8 +16,7 @@ import pytest
 from convgrad.geometry import Geometry
 from convgrad.kernel import Kernel
 from convgrad.kernel_table import KERNELS
-from convgrad.planner import plan_schedule
-from convgrad.vocabulary import SUMMATION_RUNGS
+from convgrad.planner import SUMMATION_RUNGS, plan_schedule
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "generated" / "convgrad" / "kernels"

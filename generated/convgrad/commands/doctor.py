@@ -31,7 +31,7 @@ from convgrad.kernel_table import KERNELS
 from convgrad.threads import get_num_threads
 
 VARIABLES = (
-    "CONVGRAD_CACHE_DIR", "CONVGRAD_CC", "CC", "CONVGRAD_MAX_ISA", "CONVGRAD_NUM_THREADS", "OMP_NUM_THREADS",
+    "CONVGRAD_CACHE_DIR", "CONVGRAD_CC", "CC", "CONVGRAD_NUM_THREADS", "OMP_NUM_THREADS",
 )  # fmt: skip
 REQUIRED_PACKAGES = ("cffi", "filelock", "ml-dtypes", "numpy", "platformdirs", "rich", "typer")
 OPTIONAL_PACKAGES = {
