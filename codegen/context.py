@@ -85,6 +85,10 @@ class KernelContext:
         return " * ".join(axis.O for axis in self.outer_axes) or "1"
 
     @property
+    def image_rows_of_geometry(self) -> str:
+        return " * ".join(f"geometry->O[{axis.slot}]" for axis in self.outer_axes) or "1"
+
+    @property
     def plain_channel(self) -> str:
         """Elements from one channel of the plain tensor to the next."""
         return " * ".join(axis.O for axis in self.axes) if self.data_format == "NCX" else "1"
@@ -117,6 +121,16 @@ class KernelContext:
         if self.data_format == "NXC":
             return "row * OW * PC"
         return "n * PC * plain_channel + row % image_rows * OW"
+
+    @property
+    def inside(self) -> str:
+        """Whether a row of the windowed tensor is inside it, in C."""
+        return " && ".join(f"{axis.windowed} >= 0 && {axis.windowed} < {axis.I}" for axis in self.outer_axes) or "1"
+
+    @property
+    def input_row(self) -> str:
+        """Number of a row of the windowed tensor, all images one after the other."""
+        return self._nested("n")
 
     @property
     def windowed_row(self) -> str:

@@ -21,24 +21,38 @@ class KernelVariant:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A way to compute the sum: its template, and the tile of the gradient that one work item owns."""
+    """A way to compute the sum: its template, and the element types that it serves."""
 
     name: str
     template: str
-    plain_tile: int
-    """Plain channels of a tile: the innermost loop, along vector lanes."""
-    windowed_tile: int
-    """Windowed channels of a tile."""
+    dtypes: tuple[str, ...]
     sentence: str
+    plain_tile: int = 0
+    """Plain channels of a tile whose size the template fixes; 0 where the planner chooses it."""
+    windowed_tile: int = 0
+    """Windowed channels of such a tile."""
 
 
 STRATEGIES = (
     Strategy(
         name="direct",
         template="c/direct.c.j2",
+        dtypes=tuple(row.name for row in ELEMENT_TYPES),
         plain_tile=8,
         windowed_tile=4,
         sentence="Outer products of a few windowed and plain channels, position by position; for every geometry.",
+    ),
+    Strategy(
+        name="lanes",
+        template="c/lanes.c.j2",
+        dtypes=("f32",),
+        sentence="Vectors of channels of several groups, taps in registers: depthwise, and small groups.",
+    ),
+    Strategy(
+        name="outer",
+        template="c/outer.c.j2",
+        dtypes=("f32",),
+        sentence="Register tiles of channels by vectors of channels: dense, and large groups.",
     ),
 )
 
@@ -51,4 +65,5 @@ def list_variants() -> Iterator[KernelVariant]:
         for data_format in DATA_LAYOUTS
         for row in ELEMENT_TYPES
         for strategy in STRATEGIES
+        if row.name in strategy.dtypes
     )

@@ -30,6 +30,7 @@ from convgrad.operations.convolution_backward_weights import (
     convolution_backward_weights,
 )
 from convgrad.plan import Plan
+from convgrad.specialise import get_specialize, set_specialize
 from convgrad.threads import get_num_threads, set_num_threads
 
 __all__ = [
@@ -47,5 +48,7 @@ __all__ = [
     "convolution_backprop_filters",
     "convolution_backward_weights",
     "get_num_threads",
+    "get_specialize",
     "set_num_threads",
+    "set_specialize",
 ]

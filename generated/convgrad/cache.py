@@ -9,6 +9,7 @@
 <name> is ``<module>-<16 digits of the recipe's hash>-<key>``, and the key is a sha256 over everything that decides the
 bytes of the shared object. An entry appears by one rename, complete. Before each use the owner and the mode of
 everything on the way to it are checked, and it is compared with its metadata: what does not match is built again.
+Kernels with fixed sizes are bounded in number: see eviction.py.
 
 Where the folder cannot be used (read-only, full, noexec, no home), the shared object is built in a private folder that
 lives as long as this process, with one warning.
@@ -19,10 +20,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
-import shlex
 import shutil
 import stat
 import tempfile
@@ -36,9 +37,11 @@ from typing import Any
 import platformdirs
 
 from convgrad.compiler import COMPILE_SECONDS, Compiler
-from convgrad.errors import CacheSecurityError, CompileError
+from convgrad.errors import CompileError
+from convgrad.eviction import SIZED, evict_entries, touch_entry
+from convgrad.private_files import CACHE_VARIABLE, make_private, read_private, require_private, sync
 
-VARIABLE = "CONVGRAD_CACHE_DIR"
+VARIABLE = CACHE_VARIABLE
 LOCK_SECONDS = COMPILE_SECONDS + 60.0
 """How long to wait for another process that builds the same entry."""
 
@@ -53,7 +56,8 @@ _BINARY_LIMIT = 256 << 20
 class Recipe:
     """Everything but the compiler that decides the bytes of a shared object.
 
-    module     name of the Python module in it: a C identifier
+    module     name of the Python module in it, a C identifier; with SIZED at its end, it is a kernel with fixed sizes
+               and no Python module
     sources    (file name, text) of everything that is compiled or included
     arguments  the compiler's arguments
     isa        the instruction set, resolved: never "native"
@@ -70,7 +74,7 @@ class Recipe:
         """Return this as JSON, with the hash of each source in place of its text."""
         return {
             "module": self.module,
-            "sources": [[name, _sha256(text.encode())] for name, text in self.sources],
+            "sources": [[name, _hash_text(text)] for name, text in self.sources],
             "arguments": list(self.arguments),
             "isa": self.isa,
             "abi": list(self.abi),
@@ -117,6 +121,22 @@ def obtain(recipe: Recipe, find_compiler: Callable[[], Compiler], produce: Calla
     return _obtain_private(recipe, compiler, reason, produce)
 
 
+def look_up(recipe: Recipe, find_compiler: Callable[[], Compiler]) -> Path | None:
+    """Return the path of the shared object for `recipe` if the cache has a valid one. Builds and says nothing."""
+    try:
+        compiler: Compiler | None = find_compiler()
+    except CompileError:
+        compiler = None
+    try:
+        cache = Cache(cache_directory())
+        if not os.path.lexists(cache.folder):
+            return None
+        cache.check()
+        return cache.find(recipe, compiler)
+    except (CompileError, OSError):
+        return None
+
+
 class Cache:
     """The cache in one folder. Its methods raise OSError where the folder cannot be used."""
 
@@ -129,11 +149,11 @@ class Cache:
     def check(self) -> None:
         """Make the folder if it is missing. Raise CacheSecurityError or OSError if it must not or cannot be used."""
         if not os.path.lexists(self.folder):
-            _make_private(self.folder)
+            make_private(self.folder)
         for folder in (self.folder, self.entries, self.builds, self.locks):
             if os.path.lexists(folder):
                 status = os.lstat(folder)
-                _require_private(folder, status, root=folder == self.folder)
+                require_private(folder, status, root=folder == self.folder)
                 if not stat.S_ISDIR(status.st_mode):
                     raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(folder))
         if os.statvfs(self.folder).f_flag & getattr(os, "ST_NOEXEC", 0):
@@ -168,22 +188,24 @@ class Cache:
         if not os.path.lexists(folder):
             return None
         try:
-            _require_private(folder, os.lstat(folder))
-            text = _read_private(folder / _METADATA, _METADATA_LIMIT)
-            binary = _read_private(folder / _BINARY, _BINARY_LIMIT)
+            require_private(folder, os.lstat(folder))
+            text = read_private(folder / _METADATA, _METADATA_LIMIT)
+            binary = read_private(folder / _BINARY, _BINARY_LIMIT)
             metadata = json.loads(text)
             identity = metadata["compiler"]
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, RecursionError):
             return None
         # The name holds the key: an entry that was moved here from another name does not match it.
         if name == _name(description, identity) and metadata == _metadata(description, identity, binary):
+            if description["module"].endswith(SIZED):
+                touch_entry(folder)
             return folder / _BINARY
         return None
 
     def _build(self, recipe: Recipe, compiler: Compiler, produce: Callable[[Compiler, Path], Path]) -> Path:
         name = _name(recipe.describe(), _identity(compiler))
         for folder in (self.entries, self.builds, self.locks):
-            _make_private(folder)
+            make_private(folder)
         self.check()
         with self._locked(name, LOCK_SECONDS):
             if (found := self.find(recipe, compiler)) is not None:
@@ -192,12 +214,15 @@ class Cache:
             workspace = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=self.builds))
             try:
                 binary = produce(compiler, workspace)
-                return self._publish(name, recipe.describe(), compiler, binary, workspace)
+                path = self._publish(name, recipe.describe(), compiler, binary, workspace)
             except CompileError:
                 _probe(workspace)
                 raise
             finally:
                 shutil.rmtree(workspace, ignore_errors=True)
+        if recipe.module.endswith(SIZED):
+            evict_entries(self.entries, self.builds, self.locks, name, lambda other: self._locked(other, 0.0))
+        return path
 
     def _publish(
         self, name: str, description: dict[str, Any], compiler: Compiler, binary: Path, workspace: Path
@@ -212,11 +237,11 @@ class Cache:
         os.chmod(new / _METADATA, 0o600)
         # After a loss of power an entry should be there in full or not at all. (Its hash would tell in any case.)
         for path in (new / _BINARY, new / _METADATA, new):
-            _sync(path)
+            sync(path)
         if os.path.lexists(entry):
             os.rename(entry, workspace / "replaced")  # it did not pass _verify; it goes with the workspace
         os.rename(new, entry)
-        _sync(self.entries)
+        sync(self.entries)
         return entry / _BINARY
 
     @contextlib.contextmanager
@@ -324,58 +349,13 @@ def _hash_json(value: object) -> str:
     return _sha256(json.dumps(value, sort_keys=True).encode())
 
 
+@functools.lru_cache(maxsize=256)
+def _hash_text(text: str) -> str:
+    return _sha256(text.encode())  # the same sources serve many recipes
+
+
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _make_private(folder: Path) -> None:
-    """Make the folder, and its parents where they are missing, for the user alone."""
-    if not folder.parent.exists():
-        _make_private(folder.parent)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700)
-
-
-def _require_private(path: Path, status: os.stat_result, *, root: bool = False) -> None:
-    """Raise CacheSecurityError if somebody else could have written to `path`; `root`: it is the cache's own folder."""
-    shared = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-    if stat.S_ISLNK(status.st_mode):
-        problem = "is a symbolic link"
-    elif status.st_uid != os.geteuid():
-        problem = f"belongs to user {status.st_uid}, not to user {os.geteuid()}"
-    elif shared:
-        problem = f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
-    else:
-        return
-    mend = f"rm -r -- {shlex.quote(str(path))}"
-    if shared and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
-        mend = f"chmod go-w -- {shlex.quote(str(path))}"  # what others put into it has another owner
-    elif root and os.environ.get(VARIABLE):
-        mend = f"unset {VARIABLE}"  # it may name a folder that has other uses: delete nothing
-    raise CacheSecurityError(
-        f"{path} {problem}, so no compiled kernel is loaded from it. Run: {mend}\n"
-        f"(or set {VARIABLE} to a folder that only you can write to)"
-    )
-
-
-def _read_private(path: Path, limit: int) -> bytes:
-    """Read a file after checking, on the open file, that nobody else can have written it."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            _require_private(path, os.lstat(path))
-        raise
-    try:
-        status = os.fstat(descriptor)
-        _require_private(path, status)
-        if not stat.S_ISREG(status.st_mode):
-            raise FileNotFoundError(errno.ENOENT, "not a plain file", str(path))
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(min(limit, status.st_size))  # read() sets aside what it is asked for
-    finally:
-        os.close(descriptor)
 
 
 def _probe(folder: Path) -> None:
@@ -384,14 +364,6 @@ def _probe(folder: Path) -> None:
         file.write(bytes(1 << 20))
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _describe(error: OSError) -> str:

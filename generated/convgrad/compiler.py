@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from convgrad.errors import CompileError
+from convgrad.isa import ISAS
 
 SOURCE = "module.c"
 OUTPUT = "module.so"
@@ -60,8 +62,8 @@ class Flags(NamedTuple):
 
 FLAGS = Flags()
 THREAD_FLAGS = ("-pthread",)
-ISA_FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({"base": ()})
-"""The flags that each instruction set adds. "base" is what every machine of the architecture has."""
+ISA_FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({name: row.arguments for name, row in ISAS.items()})
+"""The flags that each instruction set adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,42 +164,72 @@ def require_python_headers() -> None:
         )
 
 
-def compile_shared_object(compiler: Compiler, arguments: Sequence[str], folder: Path) -> Path:
+def compile_shared_object(
+    compiler: Compiler, arguments: Sequence[str], folder: Path, stop: threading.Event | None = None
+) -> Path:
     """Compile SOURCE in `folder` to OUTPUT beside it, and return the path of OUTPUT.
 
-    Raises CompileError if the compiler fails in any way or leaves no output.
+    When `stop` is set, by another thread, the compiler is killed within a tenth of a second. Raises CompileError then,
+    and if the compiler fails in any way or leaves no output.
     """
     command = [*compiler.argv, *arguments, "-o", OUTPUT, SOURCE]
     # The compiler's temporary files go where a later sweep finds them, should all of this be killed.
-    printed = _run(command, folder=folder, seconds=COMPILE_SECONDS, TMPDIR=str(folder))
+    printed = _run(command, folder=folder, seconds=COMPILE_SECONDS, stop=stop, TMPDIR=str(folder))
     output = folder / OUTPUT
     if not output.is_file() or output.stat().st_size == 0:
         raise CompileError(_report(command, "ended well (exit code 0) but wrote no output", printed))
     return output
 
 
-def _run(command: Sequence[str], *, folder: Path, seconds: float, **environment: str) -> str:
+def _run(
+    command: Sequence[str], *, folder: Path, seconds: float, stop: threading.Event | None = None, **environment: str
+) -> str:
     """Run `command` in `folder` and return the end of what it printed; raise CompileError unless it exits with 0."""
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={**os.environ, "LC_ALL": "C", **environment},  # its messages go into ours, which are English
-            start_new_session=True,
-        )
+        with _starting:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**os.environ, "LC_ALL": "C", **environment},  # its messages go into ours, which are English
+                start_new_session=True,
+            )
     except OSError as error:
         raise CompileError(f"'{shlex.join(command)}' cannot be started: {error}") from error
     try:
         _limit(process.pid, seconds)
-        stopped, printed = _watch(process, seconds)
+        stopped, printed = _watch(process, seconds, stop)
     finally:
         _end(process)
     if stopped is None and process.returncode == 0:
         return printed
     raise CompileError(_report(command, stopped or _describe_exit(process.returncode), printed))
+
+
+# While a process is being started there are pipes whose end tells that it has started. A fork of another thread would
+# copy them, and the start would seem to last until that fork ends: so forks wait for the millisecond that it takes.
+_starting = threading.Lock()
+_forking = threading.local()
+
+
+def _before_fork() -> None:
+    _forking.holds = _starting.acquire(timeout=1.0)
+
+
+def _after_fork_in_parent() -> None:
+    if _forking.holds:
+        _starting.release()
+
+
+def _after_fork_in_child() -> None:
+    global _starting
+    _starting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 def _limit(pid: int, seconds: float) -> None:
@@ -222,7 +254,7 @@ def _limit(pid: int, seconds: float) -> None:
             resource.prlimit(pid, kind, (wanted, wanted))
 
 
-def _watch(process: subprocess.Popen[bytes], seconds: float) -> tuple[str | None, str]:
+def _watch(process: subprocess.Popen[bytes], seconds: float, stop: threading.Event | None) -> tuple[str | None, str]:
     """Read until the process ends. Return why it must be stopped (None if it ended) and the end of what it printed."""
     assert process.stdout is not None
     late = f"was stopped because it had not ended after {seconds:g} s"
@@ -235,6 +267,8 @@ def _watch(process: subprocess.Popen[bytes], seconds: float) -> tuple[str | None
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return late, _decode(tail)
+            if stop is not None and stop.is_set():
+                return "was stopped because nobody waits for it any more", _decode(tail)
             if selector.select(min(remaining, 0.1)):
                 chunk = os.read(descriptor, 1 << 16)
                 if not chunk:

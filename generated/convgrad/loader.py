@@ -3,6 +3,8 @@
 
 cffi writes the C of a Python extension module (out-of-line API mode, so the C compiler checks each declaration against
 the generated C), and one call of the compiler makes a shared object of it. What is loaded stays for the whole process.
+
+A kernel with its sizes as constants is a plain shared object of the same C file: no Python in it, and it can be closed.
 """
 
 from __future__ import annotations
@@ -10,12 +12,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import itertools
-import math
 import os
 import platform
+import re
 import shlex
-import struct
 import sys
 import sysconfig
 import threading
@@ -30,7 +30,7 @@ from typing import Any
 
 import _cffi_backend  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from convgrad.cache import VARIABLE, Recipe, obtain
+from convgrad.cache import VARIABLE, Recipe, look_up, obtain
 from convgrad.compiler import (
     FLAGS,
     ISA_FLAGS,
@@ -43,8 +43,12 @@ from convgrad.compiler import (
     require_python_headers,
 )
 from convgrad.errors import CompileError
+from convgrad.eviction import SIZED
+from convgrad.isa import detect_isa
 from convgrad.kernel import Kernel
 from convgrad.kernel_table import KERNELS
+from convgrad.planner import Schedule, kernel_isa
+from convgrad.shared_object import LOADER_DECLARATIONS, LOADER_HEADER, SharedObject
 
 KERNEL_FOLDER = Path(__file__).resolve().parent / "kernels"
 RUNTIME = "wgrad_runtime"
@@ -91,6 +95,7 @@ class _Unit:
 _modules: dict[_Unit, Any] = {}
 _addresses: dict[tuple[str, str], int] = {}
 _locks: dict[_Unit, threading.Lock] = {}  # one for each, so that several can be compiled at a time
+_kept: dict[Recipe, SharedObject] = {}
 _terminal = threading.Lock()
 
 
@@ -118,15 +123,69 @@ def load_kernel(kernel: Kernel, isa: str = "base") -> int:
     return address
 
 
+def open_specialised(schedule: Schedule, stop: threading.Event | None = None) -> SharedObject:
+    """Open the schedule's kernel with `schedule.sizes` as constants, from the cache or compiled now.
+
+    Every schedule with the same kernel, instruction set and sizes may be run with it. It closes when nobody holds the
+    answer any more. Before a new one is published it has to give the bits of the kernel for any size. When `stop` is
+    set, by another thread, the compiler is killed.
+
+    Raises CompileError if it can be neither found nor built, CacheSecurityError if others could have written to the
+    cache, and ValueError if a size is not a definition of C.
+    """
+    runtime = load_runtime()
+    recipe = _specialised_recipe(schedule)
+
+    def produce(compiler: Compiler, folder: Path) -> Path:
+        from convgrad.self_test import check_fixed_sizes, plan_trial  # only what compiles needs it
+
+        for name, text in recipe.sources:
+            (folder / name).write_text(text, "utf-8")
+        (folder / SOURCE).write_text(f'#include "{schedule.kernel.file}"\n', "utf-8")
+        path = compile_shared_object(compiler, recipe.arguments, folder, stop)
+        new = SharedObject(path, schedule.kernel.symbol, runtime)
+        if (trial := plan_trial(schedule)) is not None:
+            any_size = load_kernel(trial[1].kernel, trial[1].isa)
+            check_fixed_sizes(trial, (new.address, any_size), runtime)
+        return path
+
+    for attempt in range(3):
+        path = obtain(recipe, find_compiler, produce)
+        try:
+            return SharedObject(path, schedule.kernel.symbol, runtime)
+        except CompileError:
+            if attempt == 2 or path.exists():
+                raise  # else another process has just evicted it
+    raise AssertionError
+
+
+def find_specialised(schedule: Schedule) -> SharedObject | None:
+    """Open the schedule's kernel with `schedule.sizes` as constants if the cache has it; nothing is compiled."""
+    path = look_up(_specialised_recipe(schedule), find_compiler)
+    try:
+        return SharedObject(path, schedule.kernel.symbol, load_runtime()) if path is not None else None
+    except CompileError:
+        return None
+
+
+def load_specialised(schedule: Schedule) -> int:
+    """Return the address of what `open_specialised` opens, which is then kept for the whole process."""
+    recipe = _specialised_recipe(schedule)
+    if recipe not in _kept:
+        _kept[recipe] = open_specialised(schedule)
+    return _kept[recipe].address
+
+
 def build_all(
     kernels: Iterable[Kernel] = KERNELS,
     progress: Callable[[BuildStep], None] | None = None,
     *,
-    isa: str = "base",
+    isa: str | None = None,
     jobs: int | None = None,
 ) -> None:
     """Compile the runtime and the kernels ahead, and load them; what the cache holds is not compiled again.
 
+    Each kernel is compiled for what plans use on a processor whose best instruction set is `isa` (None: this one's).
     `progress` is called in this thread after each of them. `jobs` compilers run at a time (None: one for each CPU that
     this process may use, at most 4). At the first failure raises what `load_kernel` raises.
     """
@@ -135,10 +194,11 @@ def build_all(
     _, compiled = _load(_runtime_unit(), _accept, announce=False)
     if progress is not None:
         progress(BuildStep(RUNTIME, 1, 1 + len(wanted), compiled, time.perf_counter() - start))
+    best = detect_isa() if isa is None else isa
 
     def build(kernel: Kernel) -> tuple[bool, float]:
         start = time.perf_counter()
-        _, compiled = _load_kernel(kernel, isa, announce=False)
+        _, compiled = _load_kernel(kernel, kernel_isa(kernel.dtype, best), announce=False)
         return compiled, time.perf_counter() - start
 
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -159,7 +219,7 @@ def _runtime_unit() -> _Unit:
     headers = [_read(KERNEL_FOLDER / name) for name in ("wgrad_geometry.h", "wgrad_runtime.h")]
     # cffi reads plain declarations: no preprocessor lines.
     lines = [line for header in headers for line in header.splitlines() if not line.lstrip().startswith("#")]
-    return _Unit(RUNTIME, "\n".join(lines), "base", THREAD_FLAGS)
+    return _Unit(RUNTIME, "\n".join([*lines, LOADER_DECLARATIONS]), "base", THREAD_FLAGS)
 
 
 def _accept(module: Any) -> None:
@@ -167,11 +227,16 @@ def _accept(module: Any) -> None:
 
 
 def _load_kernel(kernel: Kernel, isa: str, *, announce: bool) -> tuple[Any, bool]:
-    if isa not in ISA_FLAGS:
-        raise ValueError(f"isa={isa!r} is not an instruction set of this package: expected one of {sorted(ISA_FLAGS)}")
+    _check_isa(isa)
     runtime, _ = _load(_runtime_unit(), _accept, announce=announce)
     unit = _Unit(kernel.symbol, _PROTOTYPE.format(symbol=kernel.symbol), isa)
-    return _load(unit, lambda module: _check_sums(kernel, _address(kernel, module), runtime.ffi), announce=announce)
+
+    def check(module: Any) -> None:
+        from convgrad.self_test import check_any_size  # only what compiles needs it
+
+        check_any_size(kernel, isa, _address(kernel, module), runtime.ffi)
+
+    return _load(unit, check, announce=announce)
 
 
 def _address(kernel: Kernel, module: Any) -> int:
@@ -204,22 +269,52 @@ def _load(unit: _Unit, check: Callable[[Any], None], *, announce: bool) -> tuple
 
 
 def _recipe(unit: _Unit) -> Recipe:
-    """Read what the unit is made from: its C file, and every header, for any of them may be included."""
-    paths = [KERNEL_FOLDER / f"{unit.name}.c", *sorted(KERNEL_FOLDER.glob("*.h"))]
-    sources = [(path.name, _read(path)) for path in paths]
-    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in getattr(os, "confstr_names", {}) else None
     return Recipe(
         module=unit.module,
-        sources=(*sources, ("declarations", unit.declarations)),
+        sources=(*_read_sources(KERNEL_FOLDER, unit.name), ("declarations", unit.declarations)),
         arguments=(*FLAGS, *unit.flags, *ISA_FLAGS[unit.isa], *python_include_arguments()),
         isa=unit.isa,
         abi=(
             str(sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag),
-            f"{sys.platform} {platform.machine()}",
-            libc or "",
+            *_system_abi(),
             f"cffi {_cffi_backend.__version__}",  # it writes the rest of the C
         ),
     )
+
+
+_DEFINITION = re.compile(r"[A-Z][A-Z0-9_]*", re.ASCII)
+
+
+def _specialised_recipe(schedule: Schedule) -> Recipe:
+    kernel, isa, sizes = schedule.kernel, schedule.isa, schedule.sizes
+    if not sizes or not all(_DEFINITION.fullmatch(name) and type(size) is int for name, size in sizes.items()):
+        raise ValueError(f"sizes={sizes!r}: expected names and integers, which become definitions in C")
+    _check_isa(isa)
+    definitions = (f"-D{name}={size}" for name, size in sorted(sizes.items()))
+    return Recipe(
+        module=f"{kernel.symbol}_{isa}{SIZED}",
+        sources=_read_sources(KERNEL_FOLDER, kernel.symbol),
+        arguments=(*FLAGS, *ISA_FLAGS[isa], *definitions),
+        isa=isa,
+        abi=_system_abi(),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _read_sources(folder: Path, name: str) -> tuple[tuple[str, str], ...]:
+    """Read what is compiled: the C file of this name, and every header, for any of them may be included."""
+    return tuple((path.name, _read(path)) for path in (folder / f"{name}.c", *sorted(folder.glob("*.h"))))
+
+
+@functools.cache
+def _system_abi() -> tuple[str, str]:
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in getattr(os, "confstr_names", {}) else None
+    return f"{sys.platform} {platform.machine()}", libc or ""
+
+
+def _check_isa(isa: str) -> None:
+    if isa not in ISA_FLAGS:
+        raise ValueError(f"isa={isa!r} is not an instruction set of this package: expected one of {sorted(ISA_FLAGS)}")
 
 
 def _read(path: Path) -> str:
@@ -238,7 +333,7 @@ def _compile(unit: _Unit, recipe: Recipe, compiler: Compiler, folder: Path) -> P
         (folder / name).write_text(text, "utf-8")
     builder = FFI()
     builder.cdef(unit.declarations)
-    builder.set_source(unit.module, f'#include "{unit.name}.c"', compiler_verbose=0)
+    builder.set_source(unit.module, f'#include "{unit.name}.c"\n#include <{LOADER_HEADER}>', compiler_verbose=0)
     emitted = io.StringIO()
     builder.emit_c_code(emitted)
     (folder / SOURCE).write_text(emitted.getvalue(), "utf-8")
@@ -290,99 +385,3 @@ def _reset_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
-
-
-# The self-test of a new kernel: small integers, whose sums are exact in every element type, so one wrong bit shows.
-
-_AXES = (  # output, input, kernel, stride, dilation, pad: padded at both ends, or with input that no tap reaches
-    (2, 3, 2, 2, 1, 1),
-    (4, 5, 3, 1, 2, 2),
-    (5, 11, 3, 2, 1, 1),
-)
-_FUNCTION = "void (*)(const wgrad_geometry *, const void *, const void *, void *, void *, int64_t, int64_t)"
-_UNUSED_AXIS = (1, 1, 1, 1, 1, 0)
-_BATCH = 2
-_CHANNELS = (2, 3, 2)
-"""Groups, then plain and windowed channels in one group: all different from 1, and no whole tile."""
-_SCRATCH_BYTES = 4 << 20
-"""More than any strategy asks for at this size."""
-_GUARD_BYTES = 256
-
-
-class _Tensor:
-    """An input of the self-test: `pattern` over and over, as values and as the bytes that the kernel reads."""
-
-    def __init__(self, kernel: Kernel, channels: int, extents: tuple[int, ...], pattern: tuple[int, ...]) -> None:
-        self.channels, self.extents, self.channels_last = channels, extents, kernel.data_format == "NXC"
-        self.values = list(itertools.islice(itertools.cycle(pattern), _BATCH * channels * math.prod(extents)))
-        self.bytes = b"".join(_encode(kernel, value) for value in self.values)
-
-    def at(self, n: int, channel: int, position: tuple[int, ...]) -> int:
-        """Return the value there, 0 outside."""
-        if not all(0 <= x < extent for x, extent in zip(position, self.extents, strict=True)):
-            return 0
-        depth, height, width = position
-        x = (depth * self.extents[1] + height) * self.extents[2] + width
-        if self.channels_last:
-            return self.values[(n * math.prod(self.extents) + x) * self.channels + channel]
-        return self.values[(n * self.channels + channel) * math.prod(self.extents) + x]
-
-
-def _encode(kernel: Kernel, value: int) -> bytes:
-    """Return a small integer as one element of the kernel's type, in the machine's byte order."""
-    if kernel.dtype == "f16":
-        return struct.pack("=e", value)
-    if kernel.dtype == "f32":
-        return struct.pack("=f", value)
-    return struct.pack("=H", struct.unpack("=I", struct.pack("=f", value))[0] >> 16)
-
-
-def _check_sums(kernel: Kernel, address: int, ffi: Any) -> None:
-    """Call the kernel, item by item, on a tiny geometry. Raise CompileError unless every bit is right, every element is
-    written, and nothing beside them is."""
-    groups, plain_channels, windowed_channels = _CHANNELS
-    outputs, inputs, taps, strides, dilations, pads = zip(
-        *(_UNUSED_AXIS,) * (3 - kernel.rank), *_AXES[3 - kernel.rank :], strict=True
-    )
-    plain = _Tensor(kernel, groups * plain_channels, outputs, (1, -2, 1, 2, -1, 1, -1))
-    windowed = _Tensor(kernel, groups * windowed_channels, inputs, (2, -1, 1, 1, -1))
-
-    def exact(tap: tuple[int, ...], w: int, g: int, p: int) -> int:
-        total = 0
-        for n, output in itertools.product(range(_BATCH), itertools.product(*map(range, outputs))):
-            axes = zip(output, strides, tap, dilations, pads, strict=True)
-            position = tuple(o * stride + k * dilation - pad for o, stride, k, dilation, pad in axes)
-            total += plain.at(n, g * plain_channels + p, output) * windowed.at(n, g * windowed_channels + w, position)
-        return total
-
-    # Stored as [taps][windowed channel][group][plain channel]: no framework's layout, for all strides have to work.
-    order = (itertools.product(*map(range, taps)), range(windowed_channels), range(groups), range(plain_channels))
-    expected = [_encode(kernel, exact(*index)) for index in itertools.product(*order)]
-    row = groups * plain_channels * windowed_channels
-    geometry = {
-        "N": _BATCH, "G": groups, "P": plain_channels, "W": windowed_channels,
-        "O": outputs, "I": inputs, "K": taps, "stride": strides, "dilation": dilations, "pad": pads,
-        "out_group": plain_channels, "out_plain": 1, "out_windowed": groups * plain_channels,
-        "out_tap": (taps[1] * taps[2] * row, taps[2] * row, row), "out_f32": 0, "accumulate": 0,
-    }  # fmt: skip
-
-    size = len(expected[0])
-    guard, unwritten = b"\xff" * _GUARD_BYTES, b"\xff" * size  # a NaN in every element type
-    memory = ffi.new("char[]", guard + unwritten * len(expected) + guard)
-    scratch = ffi.new("char[]", _SCRATCH_BYTES + 64)
-    aligned = scratch + -int(ffi.cast("uintptr_t", scratch)) % 64
-    operands = ffi.new("wgrad_geometry *", geometry), ffi.new("char[]", plain.bytes), ffi.new("char[]", windowed.bytes)
-    function = ffi.cast(_FUNCTION, address)
-    for item in range(len(expected)):  # how many items there are is the plan's business: go on until all is written
-        function(*operands, memory + _GUARD_BYTES, aligned, item, item + 1)
-        found = bytes(ffi.buffer(memory, 2 * _GUARD_BYTES + size * len(expected)))
-        elements = [found[at : at + size] for at in range(_GUARD_BYTES, len(found) - _GUARD_BYTES, size)]
-        if unwritten not in elements:
-            break
-    wrong = sum(a != b for a, b in zip(elements, expected, strict=True))
-    if wrong or found[:_GUARD_BYTES] != guard or found[-_GUARD_BYTES:] != guard:
-        raise CompileError(
-            f"{kernel.symbol} was compiled, but fails its self-test: {wrong} of {len(expected)} gradient elements are "
-            f"wrong{'' if wrong else ', and memory beside them was written'}. It is not used. The compiler is to "
-            f"blame, or its flags: set CONVGRAD_CC to another."
-        )

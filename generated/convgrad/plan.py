@@ -10,13 +10,32 @@ import numpy as np
 from convgrad.description import Description
 from convgrad.errors import DTypeError, SpecError
 from convgrad.geometry import Geometry
+from convgrad.isa import detect_isa
 from convgrad.loader import load_kernel, load_runtime
-from convgrad.planner import plan_schedule
+from convgrad.planner import Schedule, plan_schedule
+from convgrad.specialise import Follower
 from convgrad.tensors import AnyArray, check_memory, check_out, is_torch_tensor, make_torch_tensor, view_array
 from convgrad.threads import check_num_threads, get_num_threads
 from convgrad.vocabulary import NUMPY_DTYPES
 
 T = TypeVar("T")
+
+
+class Execution:
+    """How a plan runs on one number of threads.
+
+    Attributes:
+        any_size: address of the kernel for any size; C struct of sizes, order of the sum and schedule; the schedule.
+        follower: knows when there is a specialised kernel.
+        specialised: struct and schedule for that one, once it was called.
+    """
+
+    __slots__ = ("any_size", "follower", "specialised")
+
+    def __init__(self, any_size: tuple[int, Any, Schedule], follower: Follower) -> None:
+        self.any_size = any_size
+        self.follower = follower
+        self.specialised: tuple[Any, Schedule] | None = None
 
 
 class Plan:
@@ -27,13 +46,13 @@ class Plan:
         dtype: element type of the inputs.
         out_dtype: element type of the gradient.
         accumulate: whether the gradient is added to what out (f32) holds.
-        schedule: kernel, work items and scratch.
+        isa: instruction set that its kernel is compiled for.
+        schedule: kernel, register tile, work items and scratch, for the number of threads when the plan was made.
     """
 
     __slots__ = (
-        "_cdata",
+        "_executions",
         "_from_buffer",
-        "_kernel_address",
         "_names",
         "_numpy_dtype",
         "_numpy_out_dtype",
@@ -45,8 +64,8 @@ class Plan:
         "accumulate",
         "dtype",
         "geometry",
+        "isa",
         "out_dtype",
-        "schedule",
     )
 
     def __init__(
@@ -62,7 +81,7 @@ class Plan:
         self.dtype = dtype
         self.out_dtype = out_dtype
         self.accumulate = accumulate
-        self.schedule = plan_schedule(geometry, dtype)
+        self.isa = detect_isa()
         self._operation = description.name
         self._names = (description.inputs[0].name, description.inputs[1].name)
         self._plain_first = geometry.plain == self._names[0]
@@ -73,11 +92,38 @@ class Plan:
         ffi, lib = load_runtime()
         self._run = lib.wgrad_run
         self._from_buffer = ffi.from_buffer
-        self._kernel_address = load_kernel(self.schedule.kernel)
-        self._cdata = _make_cdata(ffi, geometry, out_dtype, accumulate)
+        self._executions: dict[int, Execution] = {}
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the next call computes the sum, on the number of threads that is set now."""
+        execution = self._find_execution(get_num_threads())
+        return execution.follower.schedule if execution.follower.ready else execution.any_size[2]
+
+    def wait(self) -> bool:
+        """Wait for the specialised kernel, for the number of threads that is set now. Return whether there is one."""
+        return self._find_execution(get_num_threads()).follower.wait()
+
+    def _find_execution(self, threads: int) -> Execution:
+        """Plan for a number of threads, which the work has to be split for. Tiles are the same for all of them."""
+        execution = self._executions.get(threads)
+        if execution is None:
+            schedule = plan_schedule(self.geometry, self.dtype, self.isa, threads=threads)
+            any_size = load_kernel(schedule.kernel, schedule.isa), self._make_cdata(schedule), schedule
+            execution = Execution(any_size, Follower(self.geometry, self.dtype, self.isa, threads))
+            self._executions[threads] = execution
+        return execution
+
+    def _specialise(self, execution: Execution) -> tuple[Any, Schedule]:
+        schedule = execution.follower.schedule
+        execution.specialised = self._make_cdata(schedule), schedule
+        return execution.specialised
+
+    def _make_cdata(self, schedule: Schedule) -> Any:
+        return _make_cdata(schedule, self.out_dtype, self.accumulate)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if hasattr(self, "_cdata"):  # the last that the constructor sets
+        if hasattr(self, "_executions"):  # the last that the constructor sets
             raise AttributeError(f"{name} cannot be set: a plan is immutable; prepare another one")
         object.__setattr__(self, name, value)
 
@@ -140,20 +186,26 @@ class Plan:
             plain, windowed = plain.view(np.uint16), windowed.view(np.uint16)
         out = target.view(np.uint16) if self.out_dtype == "bf16" else target
         from_buffer = self._from_buffer
+        execution = self._executions.get(threads) or self._find_execution(threads)
+        # Held here until the kernel has returned: meanwhile it may be evicted, and closes with the last reference.
+        specialised = execution.follower.note_call()
+        if specialised is None:
+            address, geometry, schedule = execution.any_size
+        else:
+            address = specialised.address
+            geometry, schedule = execution.specialised or self._specialise(execution)
         status = self._run(
-            self._kernel_address,
-            self._cdata,
+            address,
+            geometry,
             from_buffer(plain),
             from_buffer(windowed),
             from_buffer("char[]", out, require_writable=True),
-            self.schedule.items,
-            self.schedule.scratch_bytes,
+            schedule.items,
+            schedule.scratch_bytes,
             threads,
         )
         if status != 0:
-            raise MemoryError(
-                f"{self._operation}: no memory for {self.schedule.scratch_bytes} bytes of scratch a thread"
-            )
+            raise MemoryError(f"{self._operation}: no memory for {schedule.scratch_bytes} bytes of scratch a thread")
 
     def _refuse(self, name: str, array: AnyArray, shape: tuple[int, ...]) -> None:
         if array.dtype != self._numpy_dtype:
@@ -165,17 +217,19 @@ class Plan:
         inputs = ", ".join(f"{name} {shape}" for name, shape in zip(self._names, self._shapes, strict=True))
         return (
             f"<Plan {self._operation}: {inputs} {self.dtype} {geometry.data_format} -> {self._weights_shape} "
-            f"{self.out_dtype}; weights as the {geometry.reading} lays them out; {schedule.kernel.symbol}, "
-            f"{schedule.items} work items, {schedule.scratch_bytes} bytes of scratch a thread>"
+            f"{self.out_dtype}; weights as the {geometry.reading} lays them out; {schedule}>"
         )
 
 
-def _make_cdata(ffi: Any, geometry: Geometry, out_dtype: str, accumulate: bool) -> Any:
-    cdata = ffi.new("wgrad_geometry *")
+def _make_cdata(schedule: Schedule, out_dtype: str, accumulate: bool) -> Any:
+    ffi, _ = load_runtime()
+    geometry, cdata = schedule.geometry, ffi.new("wgrad_geometry *")
     for field in ("N", "G", "P", "W", "O", "I", "K", "stride", "dilation", "pad"):
         setattr(cdata, field, getattr(geometry, field))
     for field in ("out_group", "out_plain", "out_windowed", "out_tap"):
         setattr(cdata, field, getattr(geometry, field))
     cdata.out_f32 = int(out_dtype == "f32")
     cdata.accumulate = int(accumulate)
+    for field, value in schedule.fields.items():
+        setattr(cdata, field, value)
     return cdata

@@ -25,6 +25,7 @@ import pytest
 import convgrad
 import convgrad.operation
 from convgrad import DTypeError, SpecError
+from convgrad.operations import OPERATIONS
 from reference.naive_gradient import reference_gradient
 
 Array = npt.NDArray[Any]
@@ -106,9 +107,12 @@ dtypes = pytest.mark.parametrize("dtype", DTYPES)
 
 def test_the_package_exports_these_names_and_no_others() -> None:
     assert sorted(convgrad.__all__) == sorted(
-        {*FUNCTIONS, *FUNCTIONS.values(), "Plan", "get_num_threads", "set_num_threads"}
+        {row.__name__ for row in OPERATIONS}
+        | {row.__module__.rpartition(".")[2] for row in OPERATIONS}
+        | {"Plan", "get_num_threads", "set_num_threads", "get_specialize", "set_specialize"}
         | {"SpecError", "DTypeError", "CompileError", "CacheSecurityError"}
     )
+    assert {*FUNCTIONS, *FUNCTIONS.values()} <= set(convgrad.__all__)
     assert len(set(convgrad.__all__)) == len(convgrad.__all__)
     for name in convgrad.__all__:
         assert inspect.getdoc(getattr(convgrad, name)), f"{name} has no documentation"

@@ -51,6 +51,7 @@ def call(kernel=KERNELS[0]):
     geometry = {name: 1 for name in ("N", "G", "P", "W", "out_group", "out_plain", "out_windowed")}
     geometry |= {name: [1, 1, 1] for name in ("K", "stride", "dilation", "out_tap")}
     geometry |= {name: [1, 1, 4] for name in ("O", "I")}
+    geometry |= {"block_rows": 20, "block_columns": 4, "group_rows": 1, "group_columns": 4}
     operands = [ffi.from_buffer(array.view(numpy.uint8)) for array in (plain, windowed, out)]
     assert lib.wgrad_run(address, ffi.new("wgrad_geometry *", geometry), *operands, 1, 1 << 22, 1) == 0
     return float(out[0])

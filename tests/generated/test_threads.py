@@ -436,11 +436,11 @@ import convgrad.threads
 from convgrad.loader import load_runtime
 
 _random = np.random.default_rng(1)
-_src = _random.standard_normal((2, 40, 10, 10), np.float32)
-_diff_dst = _random.standard_normal((2, 48, 8, 8), np.float32)
+_src = _random.standard_normal((2, 320, 6, 6), np.float32)
+_diff_dst = _random.standard_normal((2, 384, 4, 4), np.float32)
 _operation = convgrad.ConvolutionBackwardWeights(
     strides=(1, 1), pads_begin=(0, 0), pads_end=(0, 0), dilations=(1, 1), data_format="NCX", weights_format="OIX",
-    weights_shape=(48, 40, 3, 3),
+    groups=16, weights_shape=(384, 20, 3, 3),  # each group is work of its own: enough for every number of threads
 )
 
 def gradient(num_threads=None):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Padding by clipping. A tap reads the windowed tensor at o * stride + shift, with shift = k * dilation - pad;
- * positions outside the tensor are left out of the loop rather than multiplied by zero, so they cost nothing and a NaN or an
- * infinity opposite to them stays out of the sum. */
+ * positions outside the tensor are left out of the loop rather than multiplied by zero, so they cost nothing and a NaN
+ * or an infinity opposite to them stays out of the sum. */
 #ifndef WGRAD_CLIPPING_H
 #define WGRAD_CLIPPING_H
 

@@ -17,14 +17,14 @@
  * Positions outside the windowed tensor do not take part: loops are clipped, nothing is multiplied by padding.
  * Sums are float, in the order that summation.h fixes; each is rounded to its element type once, at the end.
  * Requires every extent but N, and every stride and dilation, to be at least 1. A work item is one tile of one group.
- * Scratch: WGRAD_RUNGS * TILE floats. */
+ * Scratch: the ladder, ladder_levels * TILE floats. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "wgrad_geometry.h"
 #include "element_f16.h"
-#include "isa_base.h"
+#include "isa.h"
 #include "clipping.h"
 #include "summation.h"
 #include "store.h"
@@ -46,10 +46,11 @@ static inline void add_position(float *sum, const element *plain, int64_t plain_
     }
 }
 
-/* The sum of one tap over all positions, for a tile that begins at the channels the two pointers stand on. */
-static inline void sum_tap(const wgrad_geometry *geometry, const element *plain, const element *windowed,
+/* Columns ow..end_ow-1 of one row, added to the tile. */
+static inline void add_row(const wgrad_geometry *geometry, const element *plain, const element *windowed,
                            int64_t kh, int64_t kw,
-                           int64_t plain_count, int64_t windowed_count, float *ladder)
+                           int64_t row, int64_t ow, int64_t end_ow, int64_t plain_count, int64_t windowed_count,
+                           float *sum)
 {
     const int64_t PC = geometry->G * geometry->P, WC = geometry->G * geometry->W;
     const int64_t OH = geometry->O[1], IH = geometry->I[1];
@@ -58,41 +59,51 @@ static inline void sum_tap(const wgrad_geometry *geometry, const element *plain,
     const int64_t OW = geometry->O[2], IW = geometry->I[2];
     const int64_t stride_w = geometry->stride[2];
     const int64_t shift_w = kw * geometry->dilation[2] - geometry->pad[2];
-    const int64_t image_rows = OH, rows = geometry->N * image_rows;
+    const int64_t image_rows = OH, n = row / image_rows;
     const int64_t plain_channel = 1, plain_position = PC;
     const int64_t windowed_channel = 1, windowed_position = WC;
-    const int64_t first_ow = first_position(shift_w, stride_w);
-    const int64_t end_ow = end_position(shift_w, stride_w, IW, OW);
-    const int64_t columns = block_columns(OW), rows_of_block = block_rows(OW);
-    const int64_t blocks = ((rows + rows_of_block - 1) / rows_of_block) * ((OW + columns - 1) / columns);
-    const int64_t rungs = ladder_rungs(blocks);
-    int64_t block = 0;
+    const int64_t oh = row % OH;
+    const int64_t ih = oh * stride_h + shift_h;
+    if (ih < 0 || ih >= IH)
+        return;
+    const element *const plain_row = plain + row * OW * PC;
+    const element *const windowed_row = windowed + (n * IH + ih) * IW * WC;
+    for (; ow < end_ow; ow++)
+        add_position(sum, plain_row + ow * plain_position, plain_channel,
+                     windowed_row + (ow * stride_w + shift_w) * windowed_position, windowed_channel, plain_count,
+                     windowed_count);
+}
 
-    memset(ladder, 0, (size_t)(rungs * TILE) * sizeof *ladder);
-    for (int64_t row0 = 0; row0 < rows; row0 += rows_of_block) {
-        for (int64_t ow0 = 0; ow0 < OW; ow0 += columns) {
-            const int64_t end_row = smaller(row0 + rows_of_block, rows);
-            const int64_t ow1 = larger(ow0, first_ow), ow2 = smaller(ow0 + columns, end_ow);
-            float sum[TILE] = {0};
-            for (int64_t row = row0; row < end_row; row++) {
-                const int64_t n = row / image_rows;
-                const int64_t oh = row % OH;
-                const int64_t ih = oh * stride_h + shift_h;
-                if (ih < 0 || ih >= IH)
-                    continue;
-                const element *const plain_row = plain + row * OW * PC;
-                const element *const windowed_row = windowed + (n * IH + ih) * IW * WC;
-                for (int64_t ow = ow1; ow < ow2; ow++) {
-                    const int64_t iw = ow * stride_w + shift_w;
-                    add_position(sum, plain_row + ow * plain_position, plain_channel,
-                                 windowed_row + iw * windowed_position, windowed_channel,
-                                 plain_count, windowed_count);
-                }
+/* The sum of one tap over all positions, for a tile that begins at the channels the two pointers stand on. */
+static inline void sum_tap(const wgrad_geometry *geometry, const element *plain, const element *windowed,
+                           int64_t kh, int64_t kw,
+                           int64_t plain_count, int64_t windowed_count, float *ladder, float *result)
+{
+    const int64_t OW = geometry->O[2], IW = geometry->I[2], stride_w = geometry->stride[2];
+    const int64_t shift_w = kw * geometry->dilation[2] - geometry->pad[2];
+    const int64_t first_ow = first_position(shift_w, stride_w), end_ow = end_position(shift_w, stride_w, IW, OW);
+    const int64_t rows = geometry->N * geometry->O[1];
+    const int64_t groups = count_groups(geometry), in_row = groups_of_row(geometry);
+
+    for (int64_t index = 0; index < groups; index++) {
+        const int64_t first_row = index / in_row * geometry->group_rows, ow0 = index % in_row * geometry->group_columns;
+        const int64_t end_row = smaller(first_row + geometry->group_rows, rows);
+        const int64_t end_column = smaller(ow0 + geometry->group_columns, OW);
+        float group_sum[TILE] = {0};
+        for (int64_t row = first_row; row < end_row; row += geometry->block_rows)
+            for (int64_t ow = ow0; ow < end_column; ow += geometry->block_columns) {
+                float sum[TILE] = {0};
+                for (int64_t r = row; r < smaller(row + geometry->block_rows, end_row); r++)
+                    add_row(geometry, plain, windowed, kh, kw, r, larger(ow, first_ow),
+                            smaller(smaller(ow + geometry->block_columns, end_column), end_ow), plain_count,
+                            windowed_count, sum);
+                for (int64_t i = 0; i < TILE; i++)
+                    group_sum[i] = row > first_row || ow > ow0 ? group_sum[i] + sum[i] : sum[i];
             }
-            ladder_add(ladder, rungs, TILE, block++, sum);
-        }
+        const float *const whole = ladder_add(group_sum, ladder, TILE, TILE, index, groups - 1);
+        if (whole)
+            memcpy(result, whole, TILE * sizeof *result);
     }
-    ladder_finish(ladder, rungs, TILE);
 }
 
 void wgrad_2d_nxc_f16_direct(const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out,
@@ -128,17 +139,18 @@ void wgrad_2d_nxc_f16_direct(const wgrad_geometry *geometry, const void *plain, 
         const int64_t out0 = g * geometry->out_group + p0 * geometry->out_plain + w0 * geometry->out_windowed;
         for (int64_t kh = 0; kh < KH; kh++)
             for (int64_t kw = 0; kw < KW; kw++) {
+                float sum[TILE];
                 const int64_t out1 = out0
                     + kh * geometry->out_tap[1]
                     + kw * geometry->out_tap[2];
                 if (plain_count == PLAIN_TILE && windowed_count == WINDOWED_TILE)
-                    sum_tap(geometry, y, x, kh, kw, PLAIN_TILE, WINDOWED_TILE, ladder);
+                    sum_tap(geometry, y, x, kh, kw, PLAIN_TILE, WINDOWED_TILE, ladder, sum);
                 else
-                    sum_tap(geometry, y, x, kh, kw, plain_count, windowed_count, ladder);
+                    sum_tap(geometry, y, x, kh, kw, plain_count, windowed_count, ladder, sum);
                 for (int64_t p = 0; p < plain_count; p++)
                     for (int64_t w = 0; w < windowed_count; w++)
                         store_gradient(geometry, out, out1 + p * geometry->out_plain + w * geometry->out_windowed,
-                                       ladder[w * PLAIN_TILE + p]);
+                                       sum[w * PLAIN_TILE + p]);
             }
     }
 }

@@ -36,6 +36,18 @@ typedef struct wgrad_geometry {
     int64_t out_tap[3];
     int64_t out_f32;    /* 1: out holds float, whatever the element type of the inputs */
     int64_t accumulate; /* 1: the gradient is added to what out, which then holds float, has in it */
+
+    int64_t block_rows; /* the order of the sum, see summation.h */
+    int64_t block_columns;
+    int64_t group_rows;
+    int64_t group_columns;
+
+    int64_t exchanged;   /* the schedule: changes speed and scratch, but no bit. 1: vectors hold windowed channels */
+    int64_t span;        /* rows (tap, channel) that one register tile may run across */
+    int64_t tiles;       /* vector tiles in one work item */
+    int64_t slots;       /* rows of the windowed tensor that are kept packed */
+    int64_t slab_groups; /* groups that one work item adds up: a power of 16; at least all of them without slabs */
+    int64_t out_slab;    /* elements from one slab's sums to the next one's, in a workspace; 0 without slabs */
 } wgrad_geometry;
 
 #endif

@@ -18,6 +18,9 @@
 
 #include "wgrad_runtime.h"
 
+#include "clipping.h"
+#include "summation.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -25,6 +28,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -329,19 +333,15 @@ __attribute__((constructor)) static void handle_forks(void)
     pool.fork_handlers = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-int wgrad_run(uintptr_t kernel, const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out,
-              int64_t items, int64_t scratch_bytes, int threads)
+static int run_items(wgrad_kernel *kernel, const wgrad_geometry *geometry, const void *plain, const void *windowed,
+                     void *out, int64_t items, int64_t scratch_bytes, int threads)
 {
-    if (items <= 0)
-        return 0;
-    if (pool.fork_handlers != 0)
-        return ENOMEM; /* all that it can fail with; without the handlers a child might hang */
     slot spare = {0};
     void *scratch;
     slot *const s = take_scratch(scratch_bytes, 0, &spare, &scratch);
     if (s == NULL)
         return ENOMEM;
-    job j = {.kernel = (wgrad_kernel *)kernel, .geometry = geometry, .plain = plain, .windowed = windowed, .out = out,
+    job j = {.kernel = kernel, .geometry = geometry, .plain = plain, .windowed = windowed, .out = out,
              .items = items, .scratch_bytes = scratch_bytes};
     j.threads = threads < WGRAD_MAX_THREADS ? threads : WGRAD_MAX_THREADS;
     j.threads = j.threads < items ? j.threads : (int)items;
@@ -353,6 +353,88 @@ int wgrad_run(uintptr_t kernel, const wgrad_geometry *geometry, const void *plai
     restore_environment(callers);
     release_scratch(s, &spare);
     return 0;
+}
+
+/* Slabs: gradients of parts of the sum, one after the other in a workspace. Each is a node of the ladder, so adding
+ * them goes on where their kernels stopped, and gives the bits of a sum that was not divided. */
+
+enum { PIECE = 1024 }; /* elements of the gradient in one work item */
+
+static int64_t count_slabs(const wgrad_geometry *geometry)
+{
+    return ceil_divide(count_groups(geometry), geometry->slab_groups);
+}
+
+/* A wgrad_kernel. Its scratch: the sums of one slab, and the ladder. */
+static void add_slabs(const wgrad_geometry *geometry, const void *workspace, const void *unused, void *out,
+                      void *scratch, int64_t first, int64_t last)
+{
+    const int64_t slabs = count_slabs(geometry);
+    float *const sums = scratch;
+    (void)unused;
+    for (int64_t item = first; item < last; item++) {
+        const int64_t begin = item * PIECE, count = smaller(PIECE, geometry->out_slab - begin);
+        float *const to = (float *)out + begin, *whole = NULL;
+        memset(sums, 0, PIECE * sizeof *sums); /* vectors reach behind the last element */
+        for (int64_t slab = 0; slab < slabs; slab++) {
+            const float *const from = (const float *)workspace + slab * geometry->out_slab + begin;
+            memcpy(sums, from, (size_t)count * sizeof *sums);
+            whole = ladder_add(sums, sums + PIECE, PIECE, round_up(count, LANES), slab, slabs - 1);
+        }
+        for (int64_t i = 0; i < count; i++)
+            to[i] = geometry->accumulate ? to[i] + whole[i] : whole[i];
+    }
+}
+
+static int run_slabs(wgrad_kernel *kernel, const wgrad_geometry *geometry, const void *plain, const void *windowed,
+                     void *out, int64_t items, int64_t scratch_bytes, int threads)
+{
+    const int64_t slabs = count_slabs(geometry), pieces = ceil_divide(geometry->out_slab, PIECE);
+    const int64_t ladder_bytes = (1 + ladder_levels(slabs)) * PIECE * (int64_t)sizeof(float);
+    wgrad_geometry parts = *geometry;
+    parts.accumulate = 0;
+    slot spare = {0};
+    void *workspace;
+    slot *const s = take_scratch(slabs * geometry->out_slab * (int64_t)sizeof(float), 0, &spare, &workspace);
+    if (s == NULL)
+        return ENOMEM;
+    int status = run_items(kernel, &parts, plain, windowed, workspace, items, scratch_bytes, threads);
+    if (status == 0)
+        status = run_items(add_slabs, geometry, workspace, NULL, out, pieces, ladder_bytes, threads);
+    release_scratch(s, &spare);
+    return status;
+}
+
+int wgrad_run(uintptr_t kernel, const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out,
+              int64_t items, int64_t scratch_bytes, int threads)
+{
+    if (items <= 0)
+        return 0;
+    if (pool.fork_handlers != 0)
+        return ENOMEM; /* all that it can fail with; without the handlers a child might hang */
+    if (geometry->out_slab > 0)
+        return run_slabs((wgrad_kernel *)kernel, geometry, plain, windowed, out, items, scratch_bytes, threads);
+    return run_items((wgrad_kernel *)kernel, geometry, plain, windowed, out, items, scratch_bytes, threads);
+}
+
+const char *wgrad_cpu_isa(void)
+{
+#if defined(__x86_64__)
+    /* What distinguishes the levels x86-64-v2, v3 and v4: processors that have these have the rest. */
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("popcnt"))
+        return "";
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+        return "base";
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512cd")
+        || !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return "avx2";
+    return "avx512";
+#elif defined(__aarch64__)
+    return "neon";
+#else
+    return "base";
+#endif
 }
 
 int64_t wgrad_scratch_bytes(void)

@@ -108,7 +108,9 @@ class WeightsGradient:
             out_name = read_dtype(description.name, "out_dtype", out_dtype, _out_types(types[0]))
         accumulate = self._check_accumulate(accumulate)
         entries = None if shape is None else check_shape_entries(description, shape, self._settings.rank)
-        return self._make_plan((shapes[0], shapes[1]), (types[0], types[1]), entries, out_name, accumulate)
+        plan = self._make_plan((shapes[0], shapes[1]), (types[0], types[1]), entries, out_name, accumulate)
+        plan.wait()
+        return plan
 
     def _dtype_name(self, place: int, dtype: np.dtype[Any]) -> str:
         return dtype_name(self.description.name, self.description.inputs[place].name, dtype, self.description.dtypes)

@@ -26,12 +26,16 @@ from convgrad import loader
 from convgrad.cache import VARIABLE, Cache, cache_directory
 from convgrad.commands.console import make_console, print_json
 from convgrad.compiler import find_compiler, require_python_headers
-from convgrad.errors import CompileError
+from convgrad.errors import CompileError, SpecError
+from convgrad.isa import detect_isa
+from convgrad.kernel import Kernel
 from convgrad.kernel_table import KERNELS
+from convgrad.planner import kernel_isa
 from convgrad.threads import get_num_threads
 
 VARIABLES = (
-    "CONVGRAD_CACHE_DIR", "CONVGRAD_CC", "CC", "CONVGRAD_NUM_THREADS", "OMP_NUM_THREADS",
+    "CONVGRAD_CACHE_DIR", "CONVGRAD_CC", "CC", "CONVGRAD_MAX_ISA", "CONVGRAD_SPECIALIZE", "CONVGRAD_NUM_THREADS",
+    "OMP_NUM_THREADS",
 )  # fmt: skip
 REQUIRED_PACKAGES = ("cffi", "filelock", "ml-dtypes", "numpy", "platformdirs", "rich", "typer")
 OPTIONAL_PACKAGES = {
@@ -101,21 +105,28 @@ def find_cached() -> dict[str, bool]:
     except CompileError:
         compiler = None
     names = (loader.RUNTIME, *(kernel.symbol for kernel in KERNELS))
+    found: dict[str, bool] = dict.fromkeys(names, False)
     try:
         cache = Cache(cache_directory())
         if not os.path.lexists(cache.folder):
-            return dict.fromkeys(names, False)  # check() would make it
+            return found  # check() would make it
         cache.check()
-        return {name: cache.find(recipe, compiler) is not None for name, recipe in zip(names, _recipes(), strict=True)}
-    except (CompileError, OSError):
-        return dict.fromkeys(names, False)
+        # Only the runtime can tell which instruction set kernels are compiled for; without it none of them was.
+        if cache.find(loader._recipe(loader._runtime_unit()), compiler) is None:
+            return found
+        found[loader.RUNTIME] = True
+        best = detect_isa()
+        for kernel in KERNELS:
+            found[kernel.symbol] = cache.find(_recipe(kernel, best), compiler) is not None
+    except (CompileError, SpecError, OSError):
+        pass
+    return found
 
 
-def _recipes() -> list[Any]:
+def _recipe(kernel: Kernel, isa: str) -> Any:
     # The loader alone knows what a module is made from, and asks the cache with it.
-    prototype = loader._PROTOTYPE
-    kernels = (loader._Unit(kernel.symbol, prototype.format(symbol=kernel.symbol), "base") for kernel in KERNELS)
-    return [loader._recipe(unit) for unit in (loader._runtime_unit(), *kernels)]
+    declaration = loader._PROTOTYPE.format(symbol=kernel.symbol)
+    return loader._recipe(loader._Unit(kernel.symbol, declaration, kernel_isa(kernel.dtype, isa)))
 
 
 def _examine_python(report: Report) -> None:

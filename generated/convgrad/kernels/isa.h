@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The instruction set of this build: one header for each row of convgrad/isa.py, named by a definition on the command
+ * line. It says how wide a vector is, how many registers there are, and how to multiply, broadcast, permute and move
+ * parts of vectors. Everything else is the compiler's vector extension. */
+#ifndef WGRAD_ISA_HEADER
+#define WGRAD_ISA_HEADER "isa_base.h"
+#endif
+#include WGRAD_ISA_HEADER

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Register tiles of the strategy `lanes`: a vector holds plain channels of several groups, and meets the windowed
+ * channels of the same groups. A windowed vector is loaded once for COLUMNS output columns and all taps that meet in
+ * it; where groups have several channels its lanes are permuted, so that lane (g, p) holds channel (g, w).
+ *
+ * Include after the layout of the tensors and packing.h. A specialised build defines the tile (WGRAD_TAP_H, ...). */
+#ifndef WGRAD_LANES_H
+#define WGRAD_LANES_H
+
+#include <stdint.h>
+
+#include "packing.h"
+
+#ifdef WGRAD_SIZES
+#define VECTORS WGRAD_VECTORS
+#define TAP_H WGRAD_TAP_H /* tap rows, taps of a row, windowed channels of a large tile; others have one less */
+#define TAP_W WGRAD_TAP_W
+#define CHANNELS WGRAD_CHANNELS
+#define COLUMNS WGRAD_COLUMNS
+#define PREFETCH WGRAD_PREFETCH /* columns ahead; 0: left to the processor */
+#define PACKED_TILES WGRAD_PACKED /* whether some tiles are packed in NXC */
+#else
+#define VECTORS 2
+#define TAP_H 1
+#define TAP_W 4
+#define CHANNELS 1
+#define COLUMNS 1
+#define PREFETCH 0
+#define PACKED_TILES 1
+#endif
+#define ONE_LESS(size) ((size) > 1 ? (size) - 1 : 1)
+
+/* Groups in one vector, its plain and its windowed lanes. */
+#define VECTOR_GROUPS (LANES / (PLAIN > WINDOWED ? PLAIN : WINDOWED))
+#define PLAIN_LANES (VECTOR_GROUPS * PLAIN)
+#define WINDOWED_LANES (VECTOR_GROUPS * WINDOWED)
+#define PERMUTED (PLAIN != 1 || WINDOWED != 1)
+
+/* The scratch of one thread. */
+typedef struct scratch_parts {
+    lanes *index;                           /* [WINDOWED]: the windowed lane that each plain lane meets */
+    int64_t *first_inside, *end_inside;     /* [KW]: columns at which a tap is inside the windowed tensor */
+    row_group group;
+    row_cache cache;
+    int64_t *panel_row;
+    float *panel, *sums, *ladder;
+} scratch_parts;
+
+/* A tile of channel groups, over one group of positions. */
+typedef struct tile_job {
+    view plain, windowed;
+    int64_t g, count, vectors;              /* groups g..g+count-1 */
+    int packed;                             /* not read in place: some of its lanes are outside the tensors */
+    const scratch_parts *scratch;
+} tile_job;
+
+typedef struct accumulators {
+    vector sum[TAP_H][TAP_W][CHANNELS][VECTORS];
+} accumulators;
+
+/* What a microkernel is inlined for: extents of its tile, whether lanes are permuted, and whether it is packed. */
+typedef struct tile_extents {
+    int rows, taps, channels, vectors, permuted, packed;
+} tile_extents;
+
+/* Elements from one column to the next, and from one vector's channels to the next one's: with sizes, constants, so
+ * that all vectors of a straight-line tile are one pointer and an offset. */
+INLINE int64_t plain_step(const wgrad_geometry *geometry, const tile_extents tile)
+{
+    (void)geometry;
+    return tile.packed ? tile.vectors * LANES : PLAIN_STEP;
+}
+
+INLINE int64_t windowed_step(const wgrad_geometry *geometry, const tile_extents tile)
+{
+    (void)geometry;
+    return tile.packed ? tile.vectors * LANES : WINDOWED_STEP;
+}
+
+INLINE int64_t plain_next(const wgrad_geometry *geometry, const tile_extents tile)
+{
+    return tile.packed ? LANES : PLAIN_LANES;
+}
+
+INLINE int64_t windowed_next(const wgrad_geometry *geometry, const tile_extents tile)
+{
+    return tile.packed ? LANES : WINDOWED_LANES;
+}
+
+/* Sums of one tile. */
+INLINE int64_t tile_size(const wgrad_geometry *geometry)
+{
+    return TAP_ROWS * KW * WINDOWED * VECTORS * LANES;
+}
+
+/* Divide the scratch, in steps of whole cache lines; convgrad/strategies/lanes.py adds up the same pieces. */
+static inline scratch_parts carve_scratch(const wgrad_geometry *geometry, void *memory)
+{
+    const int64_t table = round_up(geometry->group_rows * TAP_ROWS, 16), rows = round_up(geometry->group_rows, 16);
+    int64_t *words = memory;
+    scratch_parts result = {.cache.slots = geometry->slots};
+    result.index = (lanes *)words;
+    words += LANES * LANES / 2;
+    result.first_inside = words;
+    words += round_up(KW, 16);
+    result.end_inside = words;
+    words += round_up(KW, 16);
+    result.group.plain_row = words;
+    words += rows;
+    result.panel_row = words;
+    words += rows;
+    result.group.windowed_row = words;
+    words += table;
+    result.group.input_row = words;
+    words += table;
+    result.cache.row = words;
+    words += table;
+    result.cache.number = words;
+    words += round_up(geometry->slots, 16);
+    result.panel = (float *)words;
+    result.cache.panel = result.panel + plain_panel_size(geometry, VECTORS);
+    result.sums = result.cache.panel + geometry->slots * slot_size(geometry, VECTORS);
+    result.ladder = result.sums + tile_size(geometry);
+    for (int64_t kw = 0; kw < KW; kw++) {
+        result.first_inside[kw] = first_inside(geometry, kw);
+        result.end_inside[kw] = end_inside(geometry, kw);
+    }
+    for (int64_t w = 0; w < WINDOWED; w++)
+        for (int l = 0; l < LANES; l++)
+            result.index[w][l] = (int32_t)smaller(LANES - 1, l / PLAIN * WINDOWED + w);
+    return result;
+}
+
+/* Tile number t; its views are still missing. */
+static inline tile_job begin_tile(const wgrad_geometry *geometry, const scratch_parts *scratch, int64_t t)
+{
+    const int64_t in_tile = VECTORS * VECTOR_GROUPS;
+    tile_job job = {.g = t * in_tile, .scratch = scratch};
+    job.count = smaller(in_tile, GROUPS - job.g);
+    job.vectors = job.count > VECTOR_GROUPS ? VECTORS : 1;
+    job.packed = job.g * PLAIN + (job.vectors - 1) * PLAIN_LANES + LANES > GROUPS * PLAIN
+                 || job.g * WINDOWED + (job.vectors - 1) * WINDOWED_LANES + LANES > GROUPS * WINDOWED;
+    job.packed = !CHANNELS_LAST || (PACKED_TILES && job.packed);
+    return job;
+}
+
+/* One column of tap row h; `guarded` leaves out the taps that are outside the windowed tensor. */
+INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, const int h, const int guarded,
+                       const tile_job *job, const float *y, const float *x, int64_t ow, int64_t kw, const lanes *index,
+                       accumulators *total)
+{
+    vector a[VECTORS];
+    UNROLL
+    for (int v = 0; v < tile.vectors; v++)
+        a[v] = vector_load(y + v * plain_next(geometry, tile));
+    UNROLL
+    for (int k = 0; k < tile.taps; k++) {
+        if (guarded && (ow < job->scratch->first_inside[kw + k] || ow >= job->scratch->end_inside[kw + k]))
+            continue;
+        UNROLL
+        for (int v = 0; v < tile.vectors; v++) {
+            const vector b = vector_load(x + k * DILATION_W * windowed_step(geometry, tile)
+                                         + v * windowed_next(geometry, tile));
+            UNROLL
+            for (int w = 0; w < tile.channels; w++)
+                total->sum[h][k][w][v] = vector_multiply_add(a[v], tile.permuted ? vector_permute(b, index[w]) : b,
+                                                             total->sum[h][k][w][v]);
+        }
+    }
+}
+
+#if COLUMNS > 1
+/* COLUMNS columns from ow on, inside for all taps: every windowed vector is loaded, and permuted, once. */
+INLINE void sum_columns(const wgrad_geometry *geometry, const tile_extents tile, const int first_h, const int end_h,
+                        const float *y, const float *const x[TAP_H], int64_t ow, const lanes *index,
+                        accumulators *total)
+{
+    const int64_t y_step = plain_step(geometry, tile), x_step = windowed_step(geometry, tile);
+    const int64_t y_next = plain_next(geometry, tile), x_next = windowed_next(geometry, tile);
+    vector a[COLUMNS][VECTORS];
+    UNROLL
+    for (int t = 0; t < COLUMNS; t++)
+        UNROLL
+        for (int v = 0; v < tile.vectors; v++) {
+            a[t][v] = vector_load(y + (ow + t) * y_step + v * y_next);
+            KEEP_IN_REGISTER(a[t][v]);
+#if PREFETCH
+            const int64_t ahead = ow + t + PREFETCH;
+            __builtin_prefetch(y + ahead * y_step + v * y_next);
+            __builtin_prefetch(x[end_h - 1] + (ahead * STRIDE_W + (TAP_W - 1) * DILATION_W) * x_step + v * x_next);
+#endif
+        }
+    UNROLL
+    for (int h = first_h; h < end_h; h++)
+        UNROLL
+        for (int c = 0; c <= (COLUMNS - 1) * STRIDE_W + (TAP_W - 1) * DILATION_W; c++)
+            UNROLL
+            for (int v = 0; v < tile.vectors; v++) {
+                const vector b = vector_load(x[h] + (ow * STRIDE_W + c) * x_step + v * x_next);
+                UNROLL
+                for (int w = 0; w < tile.channels; w++) {
+                    const vector p = tile.permuted ? vector_permute(b, index[w]) : b;
+                    UNROLL
+                    for (int t = 0; t < COLUMNS; t++)
+                        UNROLL
+                        for (int k = 0; k < tile.taps; k++)
+                            if (t * STRIDE_W + k * DILATION_W == c)
+                                total->sum[h][k][w][v] = vector_multiply_add(a[t][v], p, total->sum[h][k][w][v]);
+                }
+            }
+}
+#endif
+
+/* The columns of one row of a block, for tap rows first_h..end_h-1; all taps are inside at inner..inner_end-1. */
+INLINE void sum_row(const wgrad_geometry *geometry, const tile_extents tile, const int first_h, const int end_h,
+                    const tile_job *job, const sum_block *block, const float *y, const float *const x[TAP_H],
+                    int64_t inner, int64_t inner_end, int64_t kw, const lanes *index, accumulators *total)
+{
+    const int64_t y_step = plain_step(geometry, tile), x_step = windowed_step(geometry, tile) * STRIDE_W;
+    int64_t ow = block->first;
+#define SUM_COLUMN(guarded)                                                                                            \
+    UNROLL                                                                                                             \
+    for (int h = first_h; h < end_h; h++)                                                                              \
+    sum_column(geometry, tile, h, guarded, job, y + ow * y_step, x[h] + ow * x_step, ow, kw, index, total)
+    for (; ow < inner; ow++)
+        SUM_COLUMN(1);
+#if COLUMNS > 1
+    for (; ow + COLUMNS <= inner_end; ow += COLUMNS)
+        sum_columns(geometry, tile, first_h, end_h, y, x, ow, index, total);
+#endif
+    for (; ow < inner_end; ow++)
+        SUM_COLUMN(0);
+    for (; ow < block->end; ow++)
+        SUM_COLUMN(1);
+#undef SUM_COLUMN
+}
+
+/* Add the sums of a block to those of its group, or store them as its first. */
+INLINE void flush_sums(const wgrad_geometry *geometry, const tile_extents tile, const accumulators *total,
+                       int64_t tap_row, int64_t kw, int64_t first_w, float *sums, int add)
+{
+    UNROLL
+    for (int h = 0; h < tile.rows; h++)
+        UNROLL
+        for (int k = 0; k < tile.taps; k++)
+            UNROLL
+            for (int w = 0; w < tile.channels; w++)
+                UNROLL
+                for (int v = 0; v < tile.vectors; v++) {
+                    const int64_t tap = (tap_row + h) * KW + kw + k;
+                    float *const to = sums + ((tap * WINDOWED + first_w + w) * tile.vectors + v) * LANES;
+                    vector_store(to, add ? vector_load(to) + total->sum[h][k][w][v] : total->sum[h][k][w][v]);
+                }
+}
+
+/* One block of tap rows tap_row.., taps kw.., windowed channels first_w.. */
+INLINE void sum_taps(const wgrad_geometry *geometry, const tile_extents tile, const tile_job *job,
+                     const sum_block *block, int64_t tap_row, int64_t kw, int64_t first_w, float *sums, int add)
+{
+    accumulators total;
+    lanes index[CHANNELS];
+    UNROLL
+    for (int h = 0; h < tile.rows; h++)
+        UNROLL
+        for (int k = 0; k < tile.taps; k++)
+            UNROLL
+            for (int w = 0; w < tile.channels; w++)
+                UNROLL
+                for (int v = 0; v < tile.vectors; v++)
+                    total.sum[h][k][w][v] = vector_broadcast(0.0f);
+    UNROLL
+    for (int w = 0; w < tile.channels; w++)
+        index[w] = job->scratch->index[first_w + w];
+    int64_t inner = block->first, inner_end = block->end;
+    for (int k = 0; k < tile.taps; k++) {
+        inner = larger(inner, job->scratch->first_inside[kw + k]);
+        inner_end = smaller(inner_end, job->scratch->end_inside[kw + k]);
+    }
+    if (inner >= inner_end)
+        inner = inner_end = block->end;
+    const int64_t shift = (kw * DILATION_W - PAD_W) * windowed_step(geometry, tile);
+    for (int64_t r = 0; r < block->rows; r++) {
+        const int64_t *const at = block->windowed.row + r * TAP_ROWS + tap_row;
+        const float *const y = block->plain.base + block->plain.row[r];
+        const float *x[TAP_H];
+        int whole = 1;
+        UNROLL
+        for (int h = 0; h < tile.rows; h++) {
+            whole = whole && at[h] != OUTSIDE;
+            x[h] = at[h] == OUTSIDE ? 0 : block->windowed.base + (at[h] + shift);
+        }
+        if (whole)
+            sum_row(geometry, tile, 0, tile.rows, job, block, y, x, inner, inner_end, kw, index, &total);
+        else if (tile.rows > 1) {
+            UNROLL
+            for (int h = 0; h < tile.rows; h++)
+                if (x[h])
+                    sum_row(geometry, tile, h, h + 1, job, block, y, x, inner, inner_end, kw, index, &total);
+        }
+    }
+    flush_sums(geometry, tile, &total, tap_row, kw, first_w, sums, add);
+}
+
+/* One block of all taps, tile by tile: any size, the largest of 4, 3, 2, 1 taps; specialised, sizes that differ by one
+ * along each side, the large ones first. */
+INLINE void sum_block_of_tile(const wgrad_geometry *geometry, const int vectors, const int permuted, const int packed,
+                              const tile_job *job, const sum_block *block, float *sums, int add)
+{
+    int rows, taps, channels;
+    for (int64_t tap_row = 0; tap_row < TAP_ROWS; tap_row += rows) {
+#ifdef WGRAD_SIZES
+        rows = tap_row < WGRAD_LARGE_H * TAP_H ? TAP_H : TAP_H - 1;
+#else
+        rows = 1;
+#endif
+        for (int64_t kw = 0; kw < KW; kw += taps) {
+#ifdef WGRAD_SIZES
+            taps = kw < WGRAD_LARGE_W * TAP_W ? TAP_W : TAP_W - 1;
+#else
+            taps = (int)smaller(TAP_W, KW - kw);
+#endif
+            for (int64_t w = 0; w < WINDOWED; w += channels) {
+#define SUM_TAPS(h, k, c)                                                                                              \
+    sum_taps(geometry, (tile_extents){h, k, c, vectors, permuted, packed}, job, block, tap_row, kw, w, sums, add)
+#ifdef WGRAD_SIZES
+                channels = w < WGRAD_LARGE_CHANNELS * CHANNELS ? CHANNELS : CHANNELS - 1;
+                const int large = 4 * (rows == TAP_H) + 2 * (taps == TAP_W) + (channels == CHANNELS);
+                switch (large) {
+                case 7: SUM_TAPS(TAP_H, TAP_W, CHANNELS); break;
+                case 6: SUM_TAPS(TAP_H, TAP_W, ONE_LESS(CHANNELS)); break;
+                case 5: SUM_TAPS(TAP_H, ONE_LESS(TAP_W), CHANNELS); break;
+                case 4: SUM_TAPS(TAP_H, ONE_LESS(TAP_W), ONE_LESS(CHANNELS)); break;
+                case 3: SUM_TAPS(ONE_LESS(TAP_H), TAP_W, CHANNELS); break;
+                case 2: SUM_TAPS(ONE_LESS(TAP_H), TAP_W, ONE_LESS(CHANNELS)); break;
+                case 1: SUM_TAPS(ONE_LESS(TAP_H), ONE_LESS(TAP_W), CHANNELS); break;
+                default: SUM_TAPS(ONE_LESS(TAP_H), ONE_LESS(TAP_W), ONE_LESS(CHANNELS));
+                }
+#else
+                channels = 1;
+                switch (taps) {
+                case 4: SUM_TAPS(1, 4, 1); break;
+                case 3: SUM_TAPS(1, 3, 1); break;
+                case 2: SUM_TAPS(1, 2, 1); break;
+                default: SUM_TAPS(1, 1, 1);
+                }
+#endif
+#undef SUM_TAPS
+            }
+        }
+    }
+}
+
+INLINE void sum_block_of_tiles(const wgrad_geometry *geometry, const int packed, const tile_job *job,
+                               const sum_block *block, float *sums, int add)
+{
+    if (job->vectors == VECTORS) {
+        if (PERMUTED)
+            sum_block_of_tile(geometry, VECTORS, 1, packed, job, block, sums, add);
+        else
+            sum_block_of_tile(geometry, VECTORS, 0, packed, job, block, sums, add);
+    } else {
+        if (PERMUTED)
+            sum_block_of_tile(geometry, 1, 1, packed, job, block, sums, add);
+        else
+            sum_block_of_tile(geometry, 1, 0, packed, job, block, sums, add);
+    }
+}
+
+/* The sums of one tile over one group of positions: [tap][windowed channel][vector][lane]. */
+static inline void run_tile(const wgrad_geometry *geometry, const row_group *group, const tile_job *job, float *sums)
+{
+    for (int64_t r = 0; r == 0 || r < group->rows; r += geometry->block_rows)
+        for (int64_t c = 0; c < group->columns; c += geometry->block_columns) {
+            const sum_block block = find_block(geometry, group, job->plain, job->windowed, r, c);
+            const int add = r > 0 || c > 0;
+            if (!CHANNELS_LAST || (PACKED_TILES && job->packed))
+                sum_block_of_tiles(geometry, 1, job, &block, sums, add);
+            else
+                sum_block_of_tiles(geometry, 0, job, &block, sums, add);
+        }
+}
+
+static inline void store_tile(const wgrad_geometry *geometry, const tile_job *job, float *out, const float *sums)
+{
+    const int in_order = geometry->out_plain == 1 && geometry->out_group == PLAIN; /* plain channels of all groups */
+    const int64_t used = ceil_divide(job->count, VECTOR_GROUPS);
+    for (int64_t t = 0; t < TAP_ROWS * KW; t++)
+        for (int64_t w = 0; w < WINDOWED; w++, sums += job->vectors * LANES) {
+            float *const to = out + w * geometry->out_windowed + tap_offset(geometry, t);
+            for (int64_t v = 0; v < used; v++) {
+                const int64_t groups = smaller(VECTOR_GROUPS, job->count - v * VECTOR_GROUPS);
+                const int64_t g = job->g + v * VECTOR_GROUPS;
+                if (in_order)
+                    store_lanes(geometry, to + g * PLAIN, 1, sums + v * LANES, groups * PLAIN);
+                else
+                    for (int64_t i = 0; i < groups; i++)
+                        store_lanes(geometry, to + (g + i) * geometry->out_group, geometry->out_plain,
+                                    sums + v * LANES + i * PLAIN, PLAIN);
+            }
+        }
+}
+
+#endif

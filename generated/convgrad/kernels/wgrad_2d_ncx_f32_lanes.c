@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Generated from specs/vocabulary.py and templates/c/lanes.c.j2.
+ * Do not edit: `python -m codegen generate` writes it again. */
+
+/* Gradient of a 2-D convolution with respect to its weights, with channels of several groups in one vector.
+ *
+ *   windowed  NCX  [N][G * W][IH][IW]   src of a convolution, diff_dst of a transposed one
+ *   plain     NCX  [N][G * P][OH][OW]   the other
+ *   gradient  any strides  [G][P][W][KH][KW]   every element is written
+ *
+ *   gradient[g][p][w][kh][kw] = sum over n, oh, ow of
+ *       plain[n][g * P + p][oh][ow] * windowed[n][g * W + w][ih][iw]
+ *       ih = oh * stride_h + kh * dilation_h - pad_h
+ *       iw = ow * stride_w + kw * dilation_w - pad_w
+ *
+ * Elements are f32 (IEEE 754 binary32).
+ * Positions outside the windowed tensor do not take part: loops are clipped, nothing is multiplied by padding.
+ * Sums are taken in the order that summation.h fixes, so tiles, packing and work items change no bit.
+ * Requires every extent but N, and every stride and dilation, to be at least 1, and the schedule's fields as
+ * convgrad/planner.py works them out.
+ * Also requires P <= LANES and W <= LANES.
+ *
+ * A vector holds the plain channels of LANES / max(P, W) groups, and meets the windowed channels of the same groups.
+ * Accumulators are taps (TAP_H rows of TAP_W) by windowed channels (CHANNELS of W) by VECTORS vectors. A work item is a
+ * run of VECTORS vectors' groups, in one slab of the sum. Scratch: see carve_scratch. */
+#include <assert.h>
+#include <stdint.h>
+
+#include "wgrad_geometry.h"
+#include "sizes.h"
+#include "rows.h"
+
+/* The layout of both tensors, for the headers that follow: elements from one position of a row to the next (STEP), and
+ * from one channel of a position to the next (CHANNEL). */
+#define CHANNELS_LAST 0
+#define PLAIN_STEP 1
+#define PLAIN_CHANNEL (OH * OW)
+#define WINDOWED_STEP 1
+#define WINDOWED_CHANNEL (IH * IW)
+#include "packing.h"
+#include "lanes.h"
+
+/* Where the rows of group number `index` begin, in the plain tensor and, for each row of taps, in the windowed one. */
+static void find_rows(const wgrad_geometry *geometry, int64_t index, row_group *group)
+{
+    begin_group(geometry, index, group);
+    const int64_t PC = GROUPS * PLAIN, WC = GROUPS * WINDOWED, image_rows = OH;
+    int64_t *windowed_row = group->windowed_row;
+    int64_t *input_row = group->input_row;
+    for (int64_t r = 0; r < group->rows; r++) {
+        const int64_t row = group->first_row + r, n = row / image_rows;
+        const int64_t oh = row % OH;
+        group->plain_row[r] = n * PC * PLAIN_CHANNEL + row % image_rows * OW;
+        for (int64_t kh = 0; kh < KH; kh++) {
+            const int64_t ih = oh * STRIDE_H + kh * DILATION_H - PAD_H;
+            const int inside = ih >= 0 && ih < IH;
+            *input_row++ = (n * IH + ih);
+            *windowed_row++ = inside ? n * WC * WINDOWED_CHANNEL + ih * IW : OUTSIDE;
+        }
+    }
+}
+
+/* One run of tiles, over the groups of positions of one slab. */
+static void run_item(const wgrad_geometry *geometry, const float *plain, const float *windowed, float *out,
+                     scratch_parts *scratch, int64_t first_tile, int64_t end_tile, int64_t first_group,
+                     int64_t end_group)
+{
+    row_group *const group = &scratch->group;
+    for (int64_t index = first_group; index < end_group; index++) {
+        find_rows(geometry, index, group);
+        for (int64_t t = first_tile; t < end_tile; t++) {
+            tile_job job = begin_tile(geometry, scratch, t);
+            if (CHANNELS_LAST && !job.packed) {
+                job.plain = (view){plain + job.g * PLAIN, group->plain_row, PLAIN_STEP};
+                job.windowed = (view){windowed + job.g * WINDOWED, group->windowed_row, WINDOWED_STEP};
+            } else {
+                const channel_run plain_run = {job.g * PLAIN, job.count * PLAIN, job.vectors, PLAIN_LANES};
+                const channel_run windowed_run = {job.g * WINDOWED, job.count * WINDOWED, job.vectors, WINDOWED_LANES};
+                if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
+                    clear_cache(&scratch->cache);
+                job.windowed = pack_windowed(geometry, group, windowed_run, &scratch->cache, windowed);
+                job.plain = pack_plain(geometry, group, plain_run, scratch->panel, scratch->panel_row, plain);
+            }
+            run_tile(geometry, group, &job, scratch->sums);
+            const int64_t size = tile_size(geometry), used = size / VECTORS * job.vectors;
+            const float *const whole = ladder_add(scratch->sums, scratch->ladder + (t - first_tile) * size,
+                                                  geometry->tiles * size, used, index - first_group,
+                                                  end_group - first_group - 1);
+            if (whole)
+                store_tile(geometry, &job, out, whole);
+        }
+    }
+}
+
+void wgrad_2d_ncx_f32_lanes(const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out,
+    void *scratch_memory, int64_t first, int64_t last);
+
+void wgrad_2d_ncx_f32_lanes(const wgrad_geometry *geometry, const void *plain, const void *windowed, void *out,
+    void *scratch_memory, int64_t first, int64_t last)
+{
+    assert(is_valid(geometry));
+    assert(PLAIN <= LANES && WINDOWED <= LANES);
+    const int64_t groups = count_groups(geometry), slab_groups = smaller(geometry->slab_groups, groups);
+    const int64_t tiles = ceil_divide(GROUPS, VECTORS * VECTOR_GROUPS), runs = ceil_divide(tiles, geometry->tiles);
+    scratch_parts scratch = carve_scratch(geometry, scratch_memory);
+    assert(0 <= first && first <= last && last <= ceil_divide(groups, slab_groups) * runs);
+
+    for (int64_t item = first; item < last; item++) {
+        const int64_t slab = item / runs, first_tile = item % runs * geometry->tiles, first_group = slab * slab_groups;
+        run_item(geometry, plain, windowed, (float *)out + slab * geometry->out_slab, &scratch, first_tile,
+                 smaller(tiles, first_tile + geometry->tiles), first_group, smaller(groups, first_group + slab_groups));
+    }
+}

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The strategy `outer`: register tiles of a few broadcast channels by a few vectors of channels (kernels/outer.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from convgrad.machine import MACHINE
+from convgrad.strategies.draft import (
+    LINE_WORDS,
+    Draft,
+    Problem,
+    Strategy,
+    count_live_rows,
+    plan_panels,
+    plan_slabs,
+    plan_tables,
+    spread_tiles,
+)
+from convgrad.summation import ceil_divide, ladder_levels, round_up
+
+LARGEST_SPAN = 4096
+LADDER_BYTES = 4 << 20
+"""What the ladders of one work item may take."""
+ACCUMULATOR_ROWS = {32: {1: 24, 2: 14, 3: 9, 4: 6}, 16: {1: 12, 2: 6, 3: 4, 4: 3}}
+"""By registers, by vectors: rows whose accumulators, with the vectors and a broadcast, fit in the registers."""
+PAIR_ROWS = 14
+"""Rows of (tap, channel) pairs: each needs a pointer as well."""
+FEW_ROWS = 16
+"""With no more rows than this, vectors come from memory at the pace of the products."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A register tile, and how the gradient is cut into it.
+
+    exchanged  vectors hold windowed channels, and rows are plain ones
+    across     channels that are lanes
+    along      channels that are rows
+    span       rows (tap, channel) that one run of tiles goes along; more than `along` merges taps
+    rows       of the largest tile
+    vectors    of a tile
+    """
+
+    exchanged: bool
+    across: int
+    along: int
+    span: int
+    rows: int
+    vectors: int
+
+    @property
+    def merged(self) -> bool:
+        """Whether rows are (tap, channel) pairs."""
+        return self.span != self.along
+
+    @property
+    def in_span(self) -> int:
+        """Tiles that one span is cut into."""
+        return ceil_divide(self.span, self.rows)
+
+    @property
+    def large(self) -> int:
+        """Of these, how many have all rows when the others have one less."""
+        return self.span - (self.rows - 1) * self.in_span
+
+
+def _draft_all(problem: Problem) -> Iterator[Draft]:
+    for tile in _list_tiles(problem):
+        yield _draft(problem, tile)
+
+
+def _list_tiles(problem: Problem) -> Iterator[Tile]:
+    geometry, isa = problem.geometry, problem.isa
+    for exchanged in (False, True):
+        across, along = (geometry.W, geometry.P) if exchanged else (geometry.P, geometry.W)
+        merged = () if exchanged else (geometry.K[2] * along, prod(geometry.K) * along)
+        for span in dict.fromkeys((along, *(span for span in merged if span <= LARGEST_SPAN))):
+            if not problem.specialised:
+                most = 12 if isa.registers == 32 else 4 if isa.lanes == 8 else 6  # ROWS of kernels/outer.h
+                yield Tile(exchanged, across, along, span, most, 2)
+                continue
+            for vectors, limit in ACCUMULATOR_ROWS[isa.registers].items():
+                most = min(limit, PAIR_ROWS) if span != along else limit
+                rows = ceil_divide(span, ceil_divide(span, min(span, most)))  # tiles of equal size, or nearly
+                yield Tile(exchanged, across, along, span, rows, vectors)
+
+
+def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int) -> float:
+    """Cycles of one position for one register tile: its multiply-adds or loads, starts of rows, and its flush."""
+    geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
+    unaligned = 1.5 if lanes == 16 else 1.0  # a vector of a whole cache line mostly lies in two
+    loads = rows + vectors * unaligned + (0.6 * rows if tile.merged else 0)
+    far = problem.channels_last and 4 * geometry.G * tile.across >= MACHINE.far_bytes
+    cycles = max(
+        rows * vectors / MACHINE.fma_ports,
+        MACHINE.least_cycles,
+        loads / MACHINE.load_ports,
+        far * MACHINE.far_cycles * vectors,
+    )
+    if vectors == 1 and rows > 12 and not tile.merged:
+        cycles *= 1.3  # measured: many rows of one vector wait for their broadcasts
+    row_start = (10 + (2.0 * rows if tile.merged else 0)) / min(order.block_columns, geometry.O[2])
+    flush = (rows * vectors + 10) / (order.block_rows * order.block_columns)
+    return cycles + row_start + flush
+
+
+def _cost(problem: Problem, tile: Tile) -> float:
+    """Cycles of the whole sum. The factors without a derivation are measured."""
+    geometry, lanes, positions = problem.geometry, problem.isa.lanes, problem.positions
+    taps, (_, pad_h, pad_w) = prod(geometry.K), geometry.pad
+    width = tile.vectors * lanes
+    tiles = ceil_divide(tile.across, width)
+    last = tile.across - (tiles - 1) * width
+    if problem.specialised:
+        row_tiles = {tile.rows: tile.large, tile.rows - 1: tile.in_span - tile.large}
+    else:
+        row_tiles = {tile.rows: tile.span // tile.rows, tile.span % tile.rows: 1}
+    per_position = sum(
+        count * number * _cost_of_block(problem, tile, rows, vectors)
+        for rows, count in row_tiles.items()
+        if rows and count
+        for vectors, number in ((tile.vectors, tiles - 1), (tile.vectors if last > lanes else 1, 1))
+    )
+    spans = tile.along * taps // tile.span
+    cycles = positions * per_position * spans
+    if tile.merged:  # columns and rows near the edge, where each pair is tested
+        if tile.span > geometry.K[2] * geometry.W and pad_h:
+            cycles *= 1 + 2.0 * (geometry.K[1] - 1) / geometry.O[1]
+        if pad_w:
+            cycles *= 1 + 2.0 * (geometry.K[2] - 1) / geometry.O[2]
+    packed = tiles if not problem.channels_last else 1 if last % width else 0
+    steps = prod(geometry.stride) if tile.exchanged else 1
+    cycles += packed * tile.vectors * lanes * positions * MACHINE.transpose_cycles * steps
+    if tile.along * taps <= FEW_ROWS and tile.in_span * spans > 1:
+        cycles *= 1.4  # vectors are read from memory more than once for few products
+    if tile.exchanged and problem.channels_last:
+        cycles *= 1.06  # a tie goes to vectors of plain channels
+    if tile.exchanged and not problem.channels_last and taps > 1:
+        cycles += 1.5 * geometry.P * geometry.W * taps  # a gradient with taps innermost is stored float by float
+    return cycles * geometry.G
+
+
+def _draft(problem: Problem, tile: Tile) -> Draft:
+    geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
+    width = tile.vectors * lanes
+    tiles = ceil_divide(tile.across, width)
+    sums = tile.along * prod(geometry.K) * width
+    packs = tile.exchanged and (not problem.channels_last or tile.across % width != 0)
+    if packs and not problem.channels_last:
+        per_item = 1  # packed rows are kept from group to group: those of one tile only
+    else:
+        ladder = 4 * sums * order.levels
+        per_item = spread_tiles(problem, tiles, LADDER_BYTES // ladder if ladder else tiles)
+    items = geometry.G * ceil_divide(tiles, per_item)
+    slab_groups, slabs = plan_slabs(problem, items)
+    slots = count_live_rows(problem) if packs else 0
+    words = round_up(4 * prod(geometry.K), LINE_WORDS) + plan_tables(problem, slots)
+    levels = ladder_levels(min(slab_groups, order.groups))
+    floats = plan_panels(problem, slots, width) + sums * (1 + per_item * levels)
+    prefetch = 96 if tile.along * prod(geometry.K) <= FEW_ROWS else 8
+    side = "windowed" if tile.exchanged else "plain"
+    rows = "(tap, channel) pairs" if tile.merged else "rows"
+    return Draft(
+        cost=_cost(problem, tile),
+        tile=f"{tile.rows} {rows} x {tile.vectors} vectors of {side} channels, {per_item} tiles an item",
+        items=items * slabs,
+        scratch_bytes=8 * words + 4 * floats,
+        slabs=slabs,
+        fields={
+            "exchanged": int(tile.exchanged),
+            "span": tile.span,
+            "tiles": per_item,
+            "slots": slots,
+            "slab_groups": slab_groups,
+        },
+        sizes={
+            "WGRAD_EXCHANGED": int(tile.exchanged),
+            "WGRAD_SPAN": tile.span,
+            "WGRAD_ROWS": tile.rows,
+            "WGRAD_LARGE_TILES": tile.large,
+            "WGRAD_VECTORS": tile.vectors,
+            "WGRAD_PREFETCH": prefetch,
+        },
+    )
+
+
+OUTER = Strategy(name="outer", applies=lambda problem: True, drafts=_draft_all)

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Register tiles of the strategy `outer`: a few rows, channels of one tensor that are broadcast, by a few vectors of
+ * channels of the other one.
+ *
+ * Include after the layout of the tensors and packing.h. A specialised build defines the tile (WGRAD_ROWS, ...). */
+#ifndef WGRAD_OUTER_H
+#define WGRAD_OUTER_H
+
+#include <stdint.h>
+
+#include "packing.h"
+
+#ifdef WGRAD_SIZES
+#define VECTORS WGRAD_VECTORS
+#define ROWS WGRAD_ROWS             /* rows of a large tile; the others have one less */
+#define LARGE_TILES WGRAD_LARGE_TILES /* large tiles of a span: they come first */
+#define EXCHANGED WGRAD_EXCHANGED
+#define SPAN ((void)geometry, (int64_t)WGRAD_SPAN)
+#define PREFETCH WGRAD_PREFETCH
+#else
+#define VECTORS 2
+#define ROWS (REGISTERS == 32 ? 12 : LANES == 8 ? 4 : 6)
+#define EXCHANGED (geometry->exchanged)
+#define SPAN (geometry->span)
+#define PREFETCH 8 /* positions ahead: those of a wide NXC tensor are too far apart for the processor to foresee */
+#endif
+#define MERGED (!EXCHANGED && SPAN != WINDOWED)
+
+typedef struct tap_range {
+    int64_t row, shift; /* kd * KH + kh, and kw * dilation - pad */
+    int64_t first, end; /* columns at which it is inside the windowed tensor */
+} tap_range;
+
+/* One register tile over one group, for all spans. A span is what a run of rows goes along: the channels of one tap, or
+ * merged (tap, channel) pairs. */
+typedef struct tile_job {
+    const tap_range *taps;
+    view plain, windowed;
+    int64_t row, rows, spans, row_step; /* rows row..row+rows-1 of each span, channels row_step apart */
+    int64_t channel, count, vectors;    /* the channels that are lanes */
+    int64_t index, last, level_size;    /* as in ladder_add */
+    float *sums, *ladder, *out;
+} tile_job;
+
+/* The scratch of one thread. */
+typedef struct scratch_parts {
+    tap_range *taps;
+    row_group group;
+    row_cache cache;
+    int64_t *panel_row;
+    float *panel, *sums, *ladder;
+} scratch_parts;
+
+/* Spans of the gradient. */
+INLINE int64_t count_spans(const wgrad_geometry *geometry)
+{
+    return (EXCHANGED ? PLAIN : WINDOWED) * TAP_ROWS * KW / SPAN;
+}
+
+/* Sums of one vector tile. */
+INLINE int64_t tile_size(const wgrad_geometry *geometry)
+{
+    return (EXCHANGED ? PLAIN : WINDOWED) * TAP_ROWS * KW * VECTORS * LANES;
+}
+
+/* Divide the scratch, in steps of whole cache lines; convgrad/strategies/outer.py adds up the same pieces. */
+static inline scratch_parts carve_scratch(const wgrad_geometry *geometry, void *memory)
+{
+    const int64_t table = round_up(geometry->group_rows * TAP_ROWS, 16), rows = round_up(geometry->group_rows, 16);
+    int64_t *words = memory;
+    scratch_parts result = {.cache.slots = geometry->slots};
+    result.taps = (tap_range *)words;
+    words += round_up(4 * TAP_ROWS * KW, 16);
+    result.group.plain_row = words;
+    words += rows;
+    result.panel_row = words;
+    words += rows;
+    result.group.windowed_row = words;
+    words += table;
+    result.group.input_row = words;
+    words += table;
+    result.cache.row = words;
+    words += table;
+    result.cache.number = words;
+    words += round_up(geometry->slots, 16);
+    result.panel = (float *)words;
+    result.cache.panel = result.panel + plain_panel_size(geometry, VECTORS);
+    result.sums = result.cache.panel + geometry->slots * slot_size(geometry, VECTORS);
+    result.ladder = result.sums + tile_size(geometry);
+    for (int64_t t = 0; t < TAP_ROWS * KW; t++)
+        result.taps[t] = (tap_range){t / KW, t % KW * DILATION_W - PAD_W, first_inside(geometry, t % KW),
+                                     end_inside(geometry, t % KW)};
+    return result;
+}
+
+INLINE void clear_sums(const int rows, const int vectors, vector sum[ROWS][VECTORS])
+{
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            sum[i][v] = vector_broadcast(0.0f);
+}
+
+/* Add the sums of a block to those of its group, or store them as its first. */
+INLINE void flush_sums(const int rows, const int vectors, vector sum[ROWS][VECTORS], float *sums, int add)
+{
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        UNROLL
+        for (int v = 0; v < vectors; v++) {
+            float *const to = sums + (i * vectors + v) * LANES;
+            vector_store(to, add ? vector_load(to) + sum[i][v] : sum[i][v]);
+        }
+}
+
+INLINE void load_vectors(const int vectors, vector a[VECTORS], const float *from, int64_t ahead)
+{
+    UNROLL
+    for (int v = 0; v < vectors; v++) {
+        a[v] = vector_load(from + v * LANES);
+        KEEP_IN_REGISTER(a[v]);
+        __builtin_prefetch(from + ahead + v * LANES);
+    }
+}
+
+/* One block of one tap. */
+INLINE void sum_tap(const wgrad_geometry *geometry, const int rows, const int vectors, const tap_range *tap,
+                    const sum_block *block, float *sums, int add)
+{
+    const int64_t begin = larger(block->first, tap->first), length = smaller(block->end, tap->end) - begin;
+    /* What is broadcast is never packed: with sizes, its steps are constants. */
+    const int64_t windowed_step = (EXCHANGED ? block->windowed.step : WINDOWED_STEP) * STRIDE_W;
+    const int64_t plain_step = EXCHANGED ? PLAIN_STEP : block->plain.step;
+    const int64_t row_step = EXCHANGED ? PLAIN_CHANNEL : WINDOWED_CHANNEL;
+    const int64_t vector_step = EXCHANGED ? windowed_step : plain_step;
+    const int64_t scalar_step = EXCHANGED ? plain_step : windowed_step;
+    vector sum[ROWS][VECTORS];
+    clear_sums(rows, vectors, sum);
+    for (int64_t r = 0; r < block->rows; r++) {
+        const int64_t at = block->windowed.row[r * TAP_ROWS + tap->row];
+        if (at == OUTSIDE || length <= 0)
+            continue;
+        const float *const y = block->plain.base + (block->plain.row[r] + begin * plain_step);
+        const float *const x = block->windowed.base + (at + begin * windowed_step + tap->shift * block->windowed.step);
+        const float *from = EXCHANGED ? x : y, *scalar = EXCHANGED ? y : x;
+        for (int64_t left = length; left > 0; left--) {
+            vector a[VECTORS];
+            load_vectors(vectors, a, from, PREFETCH * vector_step);
+            UNROLL
+            for (int i = 0; i < rows; i++) {
+                const vector b = vector_broadcast(scalar[i * row_step]);
+                UNROLL
+                for (int v = 0; v < vectors; v++)
+                    sum[i][v] = vector_multiply_add(a[v], b, sum[i][v]);
+            }
+            from += vector_step;
+            scalar += scalar_step;
+        }
+    }
+    flush_sums(rows, vectors, sum, sums, add);
+}
+
+/* The same for rows that are (tap, channel) pairs, in the order of taps: each has a place and columns of its own. In
+ * the columns that all of them share, nothing is tested. */
+INLINE void sum_pairs(const wgrad_geometry *geometry, const int rows, const int vectors, const tile_job *job,
+                      int64_t pair, const sum_block *block, float *sums, int add)
+{
+    const int64_t windowed_step = WINDOWED_STEP * STRIDE_W, plain_step = block->plain.step;
+    int64_t shift[ROWS], tap_row[ROWS], first[ROWS], end[ROWS], inner = block->first, inner_end = block->end;
+    vector sum[ROWS][VECTORS];
+    clear_sums(rows, vectors, sum);
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        const tap_range *const tap = job->taps + (pair + i) / WINDOWED;
+        shift[i] = tap->shift * WINDOWED_STEP + (pair + i) % WINDOWED * WINDOWED_CHANNEL;
+        tap_row[i] = tap->row;
+        first[i] = larger(block->first, tap->first);
+        end[i] = smaller(block->end, tap->end);
+        inner = larger(inner, first[i]);
+        inner_end = smaller(inner_end, end[i]);
+    }
+    for (int64_t r = 0; r < block->rows; r++) {
+        int64_t place[ROWS];
+        int whole = inner < inner_end;
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            const int64_t at = block->windowed.row[r * TAP_ROWS + tap_row[i]];
+            whole = whole && at != OUTSIDE;
+            place[i] = at == OUTSIDE ? OUTSIDE : at + shift[i];
+        }
+        const float *const y = block->plain.base + block->plain.row[r];
+        for (int64_t ow = block->first; ow < block->end; ow++) {
+            if (whole && ow == inner) {
+                const float *from = y + inner * plain_step, *x = block->windowed.base + inner * windowed_step;
+                for (; ow < inner_end; ow++, x += windowed_step) {
+                    vector a[VECTORS];
+                    load_vectors(vectors, a, from, PREFETCH * plain_step);
+                    UNROLL
+                    for (int i = 0; i < rows; i++) {
+                        const vector b = vector_broadcast(x[place[i]]);
+                        UNROLL
+                        for (int v = 0; v < vectors; v++)
+                            sum[i][v] = vector_multiply_add(a[v], b, sum[i][v]);
+                    }
+                    from += plain_step;
+                }
+                if (ow == block->end)
+                    break;
+            }
+            UNROLL
+            for (int i = 0; i < rows; i++)
+                if (place[i] != OUTSIDE && ow >= first[i] && ow < end[i]) {
+                    const vector b = vector_broadcast(block->windowed.base[place[i] + ow * windowed_step]);
+                    UNROLL
+                    for (int v = 0; v < vectors; v++)
+                        sum[i][v] = vector_multiply_add(vector_load(y + ow * plain_step + v * LANES), b, sum[i][v]);
+                }
+        }
+    }
+    flush_sums(rows, vectors, sum, sums, add);
+}
+
+/* One block of one span. */
+INLINE void sum_span(const wgrad_geometry *geometry, const int rows, const int vectors, const tile_job *job,
+                     int64_t span, const sum_block *block, float *sums, int add)
+{
+    if (MERGED)
+        sum_pairs(geometry, rows, vectors, job, span * SPAN + job->row, block, sums, add);
+    else
+        sum_tap(geometry, rows, vectors, job->taps + span, block, sums, add);
+}
+
+#ifdef WGRAD_SIZES
+INLINE int64_t tile_rows(int64_t row, int64_t span)
+{
+    (void)span;
+    return row < LARGE_TILES * ROWS ? ROWS : ROWS - 1;
+}
+
+INLINE void sum_rows(const wgrad_geometry *geometry, const int vectors, const tile_job *job, int64_t span,
+                     const sum_block *block, float *sums, int add)
+{
+    if (job->rows == ROWS)
+        sum_span(geometry, ROWS, vectors, job, span, block, sums, add);
+    else
+        sum_span(geometry, ROWS > 1 ? ROWS - 1 : 1, vectors, job, span, block, sums, add);
+}
+#else
+/* The largest of the sizes below that is left. */
+INLINE int64_t tile_rows(int64_t row, int64_t span)
+{
+    const int64_t left = span - row;
+    return left >= ROWS ? ROWS : left >= 8 && ROWS > 8 ? 8 : left >= 4 && ROWS > 4 ? 4 : left >= 2 ? 2 : 1;
+}
+
+INLINE void sum_rows(const wgrad_geometry *geometry, const int vectors, const tile_job *job, int64_t span,
+                     const sum_block *block, float *sums, int add)
+{
+    switch (job->rows) {
+    case 1:
+        sum_span(geometry, 1, vectors, job, span, block, sums, add);
+        break;
+    case 2:
+        sum_span(geometry, 2, vectors, job, span, block, sums, add);
+        break;
+#if REGISTERS == 32 || LANES == 4
+    case 4:
+        sum_span(geometry, 4, vectors, job, span, block, sums, add);
+        break;
+#endif
+#if REGISTERS == 32
+    case 8:
+        sum_span(geometry, 8, vectors, job, span, block, sums, add);
+        break;
+#endif
+    default:
+        sum_span(geometry, ROWS, vectors, job, span, block, sums, add);
+    }
+}
+#endif
+
+/* Elements of the gradient from one lane to the next. */
+INLINE int64_t lane_step(const wgrad_geometry *geometry)
+{
+    return EXCHANGED ? geometry->out_windowed : geometry->out_plain;
+}
+
+/* Whether, for one plain channel, windowed channels and in each of these its taps follow each other: [P][W][taps]. */
+INLINE int taps_are_innermost(const wgrad_geometry *geometry)
+{
+    return !EXCHANGED && !MERGED && !geometry->accumulate && geometry->out_windowed == TAP_ROWS * KW
+           && (KW == 1 || geometry->out_tap[2] == 1) && (KH == 1 || geometry->out_tap[1] == KW)
+           && (KD == 1 || geometry->out_tap[0] == KH * KW);
+}
+
+static inline void store_span(const wgrad_geometry *geometry, const tile_job *job, int64_t span, const float *sums)
+{
+    const int64_t step = lane_step(geometry), in_tap = EXCHANGED ? PLAIN : WINDOWED;
+    const int64_t row_stride = EXCHANGED ? geometry->out_plain : geometry->out_windowed;
+    for (int64_t i = 0; i < job->rows; i++, sums += job->vectors * LANES) {
+        const int64_t pair = span * SPAN + job->row + i;
+        float *const to
+            = job->out + job->channel * step + pair % in_tap * row_stride + tap_offset(geometry, pair / in_tap);
+        for (int64_t lane = 0; lane < job->count; lane += LANES)
+            store_lanes(geometry, to + lane * step, step, sums + lane, smaller(LANES, job->count - lane));
+    }
+}
+
+/* All spans of a tile whose taps are innermost, transposed in registers: a run of (channel, tap) for each lane. */
+static inline void store_transposed(const wgrad_geometry *geometry, const tile_job *job, const float *sums)
+{
+    const int64_t taps = TAP_ROWS * KW, run = job->rows * taps, pitch = job->vectors * LANES;
+    float *const to = job->out + job->channel * geometry->out_plain + job->row * taps;
+    for (int64_t lane = 0; lane < job->count; lane += LANES)
+        for (int64_t q = 0; q < run; q += LANES) {
+            vector row[LANES];
+            for (int c = 0; c < LANES; c++) {
+                const int64_t at = smaller(q + c, run - 1);
+                row[c] = vector_load(sums + (at % taps * job->rows + at / taps) * pitch + lane);
+            }
+            vector_transpose(row);
+            UNROLL
+            for (int c = 0; c < LANES; c++)
+                if (lane + c < job->count)
+                    vector_store_first(to + (lane + c) * geometry->out_plain + q, row[c], run - q);
+        }
+}
+
+/* Vector tile number t of a channel group. */
+INLINE tile_job begin_tile(const wgrad_geometry *geometry, const scratch_parts *scratch, int64_t t)
+{
+    const int64_t lanes_of_group = EXCHANGED ? WINDOWED : PLAIN;
+    tile_job job = {.taps = scratch->taps, .sums = scratch->sums, .spans = count_spans(geometry)};
+    job.channel = t * VECTORS * LANES;
+    job.count = smaller(VECTORS * LANES, lanes_of_group - job.channel);
+    job.vectors = job.count > LANES ? VECTORS : 1;
+    job.row_step = EXCHANGED ? PLAIN_CHANNEL : WINDOWED_CHANNEL;
+    job.level_size = geometry->tiles * tile_size(geometry);
+    return job;
+}
+
+/* Sum one group, and store what is whole. Few spans at a time, so that the panels of a block and the sums stay in the
+ * first-level cache; stores of one span drain while the next one is summed. */
+static inline void run_tile(const wgrad_geometry *geometry, const row_group *group, const tile_job *job)
+{
+    const int transposed = lane_step(geometry) != 1 && taps_are_innermost(geometry);
+    const int64_t pitch = job->rows * job->vectors * LANES;
+    view plain = job->plain, windowed = job->windowed;
+    if (EXCHANGED)
+        plain.base += job->row * job->row_step;
+    else if (!MERGED)
+        windowed.base += job->row * job->row_step;
+    for (int64_t some = 0; some < job->spans; some += WGRAD_FAN_OUT)
+        for (int64_t r = 0; r == 0 || r < group->rows; r += geometry->block_rows)
+            for (int64_t c = 0; c < group->columns; c += geometry->block_columns) {
+                const sum_block block = find_block(geometry, group, plain, windowed, r, c);
+                const int add = r > 0 || c > 0;
+                const int done = r + block.rows == group->rows && c + geometry->block_columns >= group->columns;
+                for (int64_t span = some; span < smaller(job->spans, some + WGRAD_FAN_OUT); span++) {
+                    float *const to = job->sums + span * pitch;
+                    if (job->vectors == VECTORS)
+                        sum_rows(geometry, VECTORS, job, span, &block, to, add);
+                    else
+                        sum_rows(geometry, 1, job, span, &block, to, add);
+                    if (!done)
+                        continue;
+                    const float *const whole = ladder_add(to, job->ladder + span * pitch, job->level_size, pitch,
+                                                          job->index, job->last);
+                    if (whole && !transposed)
+                        store_span(geometry, job, span, whole);
+                }
+            }
+    if (transposed && job->index == job->last) {
+        const int64_t levels = ladder_levels(job->last + 1);
+        store_transposed(geometry, job, levels ? job->ladder + (levels - 1) * job->level_size : job->sums);
+    }
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Copies of a group's positions with channels as lanes: [row][column][vector][lane]. For tensors whose channels are not
+ * next to each other (NCX), and for the last channels of a tile that has more lanes than there are channels: a vector
+ * read in place would reach behind the tensor.
+ *
+ * Include after the tensors' layout: PLAIN_STEP, PLAIN_CHANNEL, WINDOWED_STEP, WINDOWED_CHANNEL, CHANNELS_LAST. */
+#ifndef WGRAD_PACKING_H
+#define WGRAD_PACKING_H
+
+#include <stdint.h>
+
+#include "rows.h"
+
+/* Where packed channels come from: `count` of them from channel number `channel` on, `in_vector` to a vector. */
+typedef struct channel_run {
+    int64_t channel, count, vectors, in_vector;
+} channel_run;
+
+/* Pack `length` positions. Lanes that are no channel are 0. Reads nothing behind the `readable` elements that follow
+ * `from` in its tensor; may write up to LANES - 1 positions too many. */
+static inline void pack_positions(float *to, channel_run run, const float *from, int64_t length, int64_t step,
+                                  int64_t channel_step, int64_t readable)
+{
+    const int64_t width = run.vectors * LANES;
+    for (int64_t v = 0; v < run.vectors; v++) {
+        const int64_t channel = v * run.in_vector;
+        const int64_t used = larger(0, smaller(run.in_vector, run.count - channel));
+        if (channel_step == 1) {
+            for (int64_t i = 0; i < length; i++)
+                vector_store(to + i * width + v * LANES, vector_load_first(from + i * step + channel, used));
+            continue;
+        }
+        for (int64_t i = 0; i < length; i += LANES) {
+            vector row[LANES];
+            if (used == LANES && (channel + LANES - 1) * channel_step + i + LANES <= readable) {
+                UNROLL
+                for (int c = 0; c < LANES; c++)
+                    row[c] = vector_load(from + (channel + c) * channel_step + i);
+            } else {
+                for (int c = 0; c < LANES; c++)
+                    row[c] = c < used ? vector_load_first(from + (channel + c) * channel_step + i, length - i)
+                                      : vector_broadcast(0.0f);
+            }
+            vector_transpose(row);
+            UNROLL
+            for (int c = 0; c < LANES; c++)
+                vector_store(to + (i + c) * width + v * LANES, row[c]);
+        }
+    }
+}
+
+/* Floats of a panel for one group of the plain tensor. */
+static inline int64_t plain_panel_size(const wgrad_geometry *geometry, int64_t vectors)
+{
+    return round_up(geometry->group_rows * geometry->group_columns + LANES, LANES) * vectors * LANES;
+}
+
+/* Pack the plain channels of a group, and say in `row` where its rows are then. Rows that follow each other in memory
+ * are packed as one run, because the last positions of a run cost as much as LANES of them. */
+static inline view pack_plain(const wgrad_geometry *geometry, const row_group *group, channel_run run, float *panel,
+                              int64_t *row, const float *plain)
+{
+    const int64_t all = geometry->N * GROUPS * PLAIN * (OD * OH * OW), width = run.vectors * LANES;
+    for (int64_t r = 0, rows; r < group->rows; r += rows) {
+        rows = 1;
+        if (group->columns == OW)
+            while (r + rows < group->rows && (CHANNELS_LAST || (group->first_row + r + rows) % (OD * OH) != 0))
+                rows++;
+        const int64_t at = group->plain_row[r] + group->first_column * PLAIN_STEP + run.channel * PLAIN_CHANNEL;
+        pack_positions(panel + r * group->columns * width, run, plain + at, rows * group->columns, PLAIN_STEP,
+                       PLAIN_CHANNEL, all - at);
+    }
+    for (int64_t r = 0; r < group->rows; r++)
+        row[r] = (r * group->columns - group->first_column) * width;
+    return (view){panel, row, width};
+}
+
+/* Packed rows of the windowed tensor: row number r is in slot r % slots. Taps of neighbouring positions meet the same
+ * rows, and neighbouring groups share some: each is packed once, as long as it is needed. */
+typedef struct row_cache {
+    float *panel;
+    int64_t *number; /* [slots]: the row that a slot holds, or -1 */
+    int64_t *row;    /* [rows][TAP_ROWS]: as view.row */
+    int64_t slots, first, columns; /* columns first..first+columns-1 of each row are held */
+} row_cache;
+
+/* Floats of one slot, with room for the positions that pack_positions writes too many. */
+static inline int64_t slot_size(const wgrad_geometry *geometry, int64_t vectors)
+{
+    const int64_t reach = (geometry->group_columns - 1) * STRIDE_W + (KW - 1) * DILATION_W + 1;
+    return round_up(smaller(IW, reach), LANES) * vectors * LANES;
+}
+
+static inline void clear_cache(row_cache *cache)
+{
+    for (int64_t i = 0; i < cache->slots; i++)
+        cache->number[i] = -1;
+}
+
+/* Pack those windowed rows of a group that the cache does not hold. */
+static inline view pack_windowed(const wgrad_geometry *geometry, const row_group *group, channel_run run,
+                                 row_cache *cache, const float *windowed)
+{
+    const int64_t all = geometry->N * GROUPS * WINDOWED * (ID * IH * IW), width = run.vectors * LANES;
+    const int64_t last_column = group->first_column + group->columns - 1;
+    const int64_t first = larger(0, smaller(IW, group->first_column * STRIDE_W - PAD_W));
+    const int64_t end = larger(first, smaller(IW, last_column * STRIDE_W + (KW - 1) * DILATION_W - PAD_W + 1));
+    const int64_t pitch = round_up(end - first, LANES) * width;
+    if (first != cache->first || end - first != cache->columns)
+        clear_cache(cache);
+    cache->first = first;
+    cache->columns = end - first;
+    for (int64_t i = 0; i < group->rows * TAP_ROWS; i++) {
+        cache->row[i] = OUTSIDE;
+        if (group->windowed_row[i] == OUTSIDE)
+            continue;
+        const int64_t slot = group->input_row[i] % cache->slots;
+        if (cache->number[slot] != group->input_row[i]) {
+            const int64_t at = group->windowed_row[i] + first * WINDOWED_STEP + run.channel * WINDOWED_CHANNEL;
+            pack_positions(cache->panel + slot * pitch, run, windowed + at, end - first, WINDOWED_STEP,
+                           WINDOWED_CHANNEL, all - at);
+            cache->number[slot] = group->input_row[i];
+        }
+        cache->row[i] = slot * pitch - first * width;
+    }
+    return (view){cache->panel, cache->row, width};
+}
+
+#endif

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the planner knows of a processor beside its instruction set. Wrong figures cost speed, never a bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One core.
+
+    fma_ports         vector multiply-adds that it starts in a cycle
+    load_ports        vector loads, likewise
+    issue             vector instructions, likewise
+    least_cycles      from one multiply-add into an accumulator to the next, with what a loop costs around it
+    l1_bytes          first-level data cache
+    far_bytes         positions so far apart conflict in the first-level cache: a block's vectors do not stay there
+    far_cycles        cycles that a vector then takes from the second level
+    transpose_cycles  of one element that is packed
+    """
+
+    fma_ports: int = 2
+    load_ports: int = 2
+    issue: int = 3
+    least_cycles: float = 5.2
+    l1_bytes: int = 48 << 10
+    far_bytes: int = 2048
+    far_cycles: float = 2.0
+    transpose_cycles: float = 0.35
+
+
+MACHINE = Machine()

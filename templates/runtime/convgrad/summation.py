@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of every sum: fixed by the batch and the extents of the plain tensor, and by nothing that may be tuned.
+
+kernels/summation.h says what blocks, groups and the ladder are. Longer blocks would take less time and be less
+accurate: with these no chain of additions is longer than 80 + 16 + 16 + ..., which keeps f32 within 32 units of
+roundoff for data of one sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from convgrad.geometry import Geometry
+
+BLOCK = 80
+"""Positions of a block, at most."""
+FAN_OUT = 16
+"""Blocks of a group, at most, and addends of each step of the ladder: WGRAD_FAN_OUT of summation.h."""
+
+
+def ceil_divide(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
+def round_up(a: int, b: int) -> int:
+    """The least multiple of b that is not below a."""
+    return ceil_divide(a, b) * b
+
+
+@dataclass(frozen=True, slots=True)
+class SummationOrder:
+    """Extents of blocks and groups, as in wgrad_geometry, and what follows from them."""
+
+    block_rows: int
+    block_columns: int
+    group_rows: int
+    group_columns: int
+    groups: int
+    """Groups of all positions; one when the batch is empty."""
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """The extents by their names in wgrad_geometry."""
+        names = ("block_rows", "block_columns", "group_rows", "group_columns")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def levels(self) -> int:
+        """Levels of the ladder over all groups."""
+        return ladder_levels(self.groups)
+
+
+def ladder_levels(groups: int) -> int:
+    """Levels of the ladder over so many groups, as in summation.h."""
+    levels, left = 0, groups - 1
+    while left > 0:
+        levels, left = levels + 1, left // FAN_OUT
+    return levels
+
+
+def plan_summation(geometry: Geometry) -> SummationOrder:
+    """The order for a geometry whose axes are merged."""
+    rows, width = geometry.N * geometry.O[0] * geometry.O[1], geometry.O[2]
+    if width <= BLOCK:
+        block_rows, block_columns, group_columns = BLOCK // width, width, width
+        group_rows = max(1, min(FAN_OUT * block_rows, rows))
+    else:
+        block_rows, block_columns = 1, ceil_divide(width, ceil_divide(width, BLOCK))
+        in_row = ceil_divide(width, block_columns)
+        group_rows = max(1, min(FAN_OUT // in_row, rows))
+        group_columns = width if in_row <= FAN_OUT else FAN_OUT * block_columns
+    groups = max(1, ceil_divide(rows, group_rows) * ceil_divide(width, group_columns))
+    return SummationOrder(block_rows, block_columns, group_rows, group_columns, groups)
+
+
+def merge_axes(geometry: Geometry) -> Geometry:
+    """The same sum with as few and as long rows as can be: a 1 x 1 kernel walks one long row.
+
+    An axis on which the kernel only walks (one tap, stride 1, no padding, O = I) joins its inner neighbour when that
+    only walks too. A trailing axis of extent 1 is dropped.
+    """
+
+    def walks(axis: int) -> bool:
+        taps, step, pad = geometry.K[axis], geometry.stride[axis], geometry.pad[axis]
+        return taps == 1 and step == 1 and pad == 0 and geometry.O[axis] == geometry.I[axis]
+
+    while True:
+        (D, H, X), (ID, IH, IX) = geometry.O, geometry.I
+        if walks(2) and walks(1) and H > 1:
+            geometry = _drop(geometry, 1, (1, D, H * X), (1, ID, IH * IX))
+        elif walks(1) and walks(0) and D > 1:
+            geometry = _drop(geometry, 0, (1, D * H, X), (1, ID * IH, IX))
+        elif walks(2) and X == 1 and H > 1:
+            geometry = _drop(geometry, 2, (1, D, H), (1, ID, IH))
+        else:
+            return geometry
+
+
+def _drop(geometry: Geometry, axis: int, O: tuple[int, ...], I: tuple[int, ...]) -> Geometry:
+    """The geometry without an axis that has one tap, its extents replaced."""
+
+    def without(values: tuple[int, ...], unused: int) -> tuple[int, ...]:
+        return (unused, *values[:axis], *values[axis + 1 :])
+
+    return replace(
+        geometry,
+        O=O,
+        I=I,
+        K=without(geometry.K, 1),
+        stride=without(geometry.stride, 1),
+        dilation=without(geometry.dilation, 1),
+        pad=without(geometry.pad, 0),
+        out_tap=without(geometry.out_tap, 0),
+    )
