@@ -16,7 +16,12 @@ GENERATED = ROOT / "generated" / "convgrad"
 RUN_TIME = {"cffi", "_cffi_backend", "numpy", "ml_dtypes", "platformdirs", "filelock", "typer", "rich"}
 """What the generated package may import beside the standard library."""
 
-OPTIONAL = {"threadpoolctl": {"threads.py"}, "matplotlib": {"figure.py"}, "skimage": {"demo.py"}, "torch": set()}
+OPTIONAL = {
+    "threadpoolctl": {"threads.py"},
+    "matplotlib": {"figure.py"},
+    "skimage": {"demo.py"},
+    "torch": {"torch_peer.py"},
+}
 """Extras, with the modules that may import them (inside functions)."""
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -70,6 +71,79 @@ def demo(
         _fail(f"{out} cannot be written: {error}", CHECK_FAILED)
 
 
+@app.command()
+def bench(
+    *,
+    suite: Annotated[list[str] | None, typer.Option(help="Layers of a network; see --list. [default: table]")] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(help='A layer of your own, as for benchdnn: g1mb2ic3ih32oc16oh32kh3ph1n"name"'),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="f32, bf16 or f16.")] = "f32",
+    layout: Annotated[str, typer.Option(help="NXC, NCX, NXC+OIX or NCX+XIO: of the data, and of the weights.")] = "NXC",
+    batch: Annotated[int | None, typer.Option(min=1, help="Images, whatever the layers say.")] = None,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Of everybody.")] = 1,
+    transposed: Annotated[
+        bool, typer.Option("--transposed", help="The transposed operation, roles exchanged.")
+    ] = False,
+    any_size: Annotated[
+        bool, typer.Option("--any-size", help="Measure the kernels for any size, not those with compile-time sizes.")
+    ] = False,
+    repeat: Annotated[int, typer.Option(min=6, help="Interleaved samples of each layer.")] = 25,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Time for a layer, once it has 6 samples.")] = 3.0,
+    peer: Annotated[list[str] | None, typer.Option(help="torch or onednn. [default: both]")] = None,
+    peers: Annotated[bool, typer.Option("--peers/--no-peers", help="Whether to compare at all.")] = True,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", dir_okay=False, help="Write one JSON document there; - prints it.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw a picture (PNG) there.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Say which suites there are.")] = False,
+) -> None:
+    """Measure kernels against torch, oneDNN, the roofs of this machine, and the gradient in float64."""
+    from convgrad.bench.command import choose_layers, run_bench, show_suites
+    from convgrad.bench.contender import PEERS
+    from convgrad.bench.operands import LAYOUTS
+    from convgrad.bench.problem import ProblemError
+    from convgrad.bench.session import BenchError
+    from convgrad.bench.suites import SUITES
+    from convgrad.vocabulary import NUMPY_DTYPES
+
+    if show_list:
+        _finish(show_suites())
+    _check_words("--suite", suite or [], SUITES)
+    _check_words("--dtype", [dtype], NUMPY_DTYPES)
+    _check_words("--layout", [layout], LAYOUTS)
+    _check_words("--peer", peer or [], PEERS)
+    for option, path in (("--json", json_path), ("--plot", plot)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise typer.BadParameter(f"there is no folder {path.absolute().parent}", param_hint=option)
+    try:
+        title, network, layers = choose_layers(suite or [], shape or [], batch=batch, transposed=transposed)
+    except ProblemError as error:
+        raise typer.BadParameter(str(error), param_hint="--shape") from None
+    try:
+        _finish(
+            run_bench(
+                title,
+                layers,
+                network=network,
+                dtype=dtype,
+                layout=layout,
+                threads=threads,
+                transposed=transposed,
+                any_size=any_size,
+                repeat=repeat,
+                seconds=seconds,
+                peers=(peer or PEERS) if peers else (),
+                json_path=json_path,
+                plot=plot,
+            )
+        )
+    except (BenchError, LookupError, OSError, SpecError) as error:
+        # LookupError: a package that was generated without an operation, type, rank or layout.
+        _fail(str(error), CHECK_FAILED)
+
+
 def main() -> None:
     """Run the command line, and turn what stops it into one message and an exit code."""
     try:
@@ -80,6 +154,12 @@ def main() -> None:
 
 def _finish(succeeded: bool) -> None:
     raise typer.Exit(0 if succeeded else CHECK_FAILED)
+
+
+def _check_words(option: str, given: Iterable[str], known: Iterable[str]) -> None:
+    for word in given:
+        if word not in known:
+            raise typer.BadParameter(f"{word!r}: expected one of {', '.join(known)}", param_hint=option)
 
 
 def _fail(message: str, code: int) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -13,12 +13,28 @@ from convgrad.geometry import Geometry
 from convgrad.isa import detect_isa
 from convgrad.loader import load_kernel, load_runtime
 from convgrad.planner import Schedule, plan_schedule
+from convgrad.shared_object import SharedObject
 from convgrad.specialise import Follower
 from convgrad.tensors import AnyArray, check_memory, check_out, is_torch_tensor, make_torch_tensor, view_array
 from convgrad.threads import check_num_threads, get_num_threads
 from convgrad.vocabulary import NUMPY_DTYPES
 
 T = TypeVar("T")
+
+
+class KernelCall(NamedTuple):
+    """What a call hands to wgrad_run beside pointers and threads.
+
+    address        of the kernel's function
+    geometry       C struct of sizes, order of the sum and schedule
+    schedule       the same for people, with work items and scratch
+    shared_object  a specialised kernel, open for as long as this is held; None: the kernel for any size
+    """
+
+    address: int
+    geometry: Any
+    schedule: Schedule
+    shared_object: SharedObject | None
 
 
 class Execution:
@@ -103,6 +119,23 @@ class Plan:
     def wait(self) -> bool:
         """Wait for the specialised kernel, for the number of threads that is set now. Return whether there is one."""
         return self._find_execution(get_num_threads()).follower.wait()
+
+    def kernel_call(self, num_threads: int | None = None) -> KernelCall:
+        """What the next call would run, in order to measure a kernel without Python around it. It counts as no call.
+
+        Args:
+            num_threads: threads of that call; `get_num_threads()` when not given.
+
+        Raises:
+            SpecError: num_threads is no number of threads.
+        """
+        threads = get_num_threads() if num_threads is None else check_num_threads(num_threads)
+        execution = self._find_execution(threads)
+        shared_object = execution.follower.shared_object
+        if shared_object is None:
+            return KernelCall(*execution.any_size, None)
+        geometry, schedule = execution.specialised or self._specialise(execution)
+        return KernelCall(shared_object.address, geometry, schedule, shared_object)
 
     def _find_execution(self, threads: int) -> Execution:
         """Plan for a number of threads, which the work has to be split for. Tiles are the same for all of them."""

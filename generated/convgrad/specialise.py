@@ -192,13 +192,16 @@ class Follower:
         return self._schedule
 
     @property
+    def shared_object(self) -> SharedObject | None:
+        """The specialised kernel if the next call takes it; asking counts as no call."""
+        if get_specialize() == "never" or self._specialisation is None:
+            return None
+        return self._specialisation.shared_object
+
+    @property
     def ready(self) -> bool:
         """Whether the next call takes the specialised kernel."""
-        return (
-            get_specialize() != "never"
-            and self._specialisation is not None
-            and self._specialisation.shared_object is not None
-        )
+        return self.shared_object is not None
 
     def note_call(self) -> SharedObject | None:
         """Return the specialised kernel for the call about to be made, or None: then the one for any size runs.

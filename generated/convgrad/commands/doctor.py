@@ -31,15 +31,16 @@ from convgrad.isa import detect_isa
 from convgrad.kernel import Kernel
 from convgrad.kernel_table import KERNELS
 from convgrad.planner import kernel_isa
+from convgrad.processor import read_processor
 from convgrad.threads import get_num_threads
 
 VARIABLES = (
     "CONVGRAD_CACHE_DIR", "CONVGRAD_CC", "CC", "CONVGRAD_MAX_ISA", "CONVGRAD_SPECIALIZE", "CONVGRAD_NUM_THREADS",
-    "OMP_NUM_THREADS",
+    "OMP_NUM_THREADS", "CONVGRAD_LIBDNNL",
 )  # fmt: skip
 REQUIRED_PACKAGES = ("cffi", "filelock", "ml-dtypes", "numpy", "platformdirs", "rich", "typer")
 OPTIONAL_PACKAGES = {
-    "matplotlib": "the demo's picture",
+    "matplotlib": "pictures of the demo and the benchmark",
     "scikit-image": "the demo's photograph",
     "threadpoolctl": "limits on threads",
     "torch": "tensors in, tensors out",
@@ -140,7 +141,7 @@ def _examine_python(report: Report) -> None:
 
 
 def _examine_cpu(report: Report) -> None:
-    model, flags = _read_cpu()
+    model, flags = read_processor()
     present = [name for name in _INSTRUCTION_SETS if name in flags]
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     report.sections["cpu"] = {
@@ -154,20 +155,6 @@ def _examine_cpu(report: Report) -> None:
     report.lines.append(("", " ".join(present) or "no instruction sets known"))
     if platform.machine() not in ("x86_64", "aarch64") or sys.platform != "linux":
         report.notes.append(f"{sys.platform} on {platform.machine()} is untested: Linux on x86_64 or aarch64 is not")
-
-
-def _read_cpu() -> tuple[str, frozenset[str]]:
-    """Return the name of the CPU and the flags that Linux gives it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8", errors="replace")
-    except OSError:
-        text = ""
-    facts: dict[str, str] = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        facts.setdefault(name.strip(), value.strip())
-    model = facts.get("model name") or platform.processor() or "unknown model"
-    return model, frozenset((facts.get("flags") or facts.get("Features") or "").split())
 
 
 def _examine_compiler(report: Report, *, needed: bool) -> None:

@@ -123,6 +123,16 @@ def load_kernel(kernel: Kernel, isa: str = "base") -> int:
     return address
 
 
+def load_module(name: str) -> tuple[Any, Any]:
+    """Return (ffi, lib) of kernels/<name>.c, with what its header <name>.h declares. It is no kernel: nothing tests it.
+
+    Thread-safe. Compiled at its first use, then kept. Raises CompileError if it can be neither found nor built, and
+    CacheSecurityError if others could have written to the cache.
+    """
+    module, _ = _load(_Unit(name, _read_declarations(f"{name}.h"), "base"), _accept, announce=True)
+    return module.ffi, module.lib
+
+
 def open_specialised(schedule: Schedule, stop: threading.Event | None = None) -> SharedObject:
     """Open the schedule's kernel with `schedule.sizes` as constants, from the cache or compiled now.
 
@@ -216,14 +226,18 @@ def build_all(
 
 @functools.cache
 def _runtime_unit() -> _Unit:
-    headers = [_read(KERNEL_FOLDER / name) for name in ("wgrad_geometry.h", "wgrad_runtime.h")]
-    # cffi reads plain declarations: no preprocessor lines.
-    lines = [line for header in headers for line in header.splitlines() if not line.lstrip().startswith("#")]
-    return _Unit(RUNTIME, "\n".join([*lines, LOADER_DECLARATIONS]), "base", THREAD_FLAGS)
+    declarations = _read_declarations("wgrad_geometry.h", "wgrad_runtime.h")
+    return _Unit(RUNTIME, f"{declarations}\n{LOADER_DECLARATIONS}", "base", THREAD_FLAGS)
+
+
+def _read_declarations(*headers: str) -> str:
+    """Read headers for cffi, which takes plain declarations: no preprocessor lines."""
+    lines = (line for name in headers for line in _read(KERNEL_FOLDER / name).splitlines())
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
 
 
 def _accept(module: Any) -> None:
-    """Accept a new runtime: that it could be imported is enough. (Kernels have a self-test.)"""
+    """Accept a new module that is no kernel: that it could be imported is enough. (Kernels have a self-test.)"""
 
 
 def _load_kernel(kernel: Kernel, isa: str, *, announce: bool) -> tuple[Any, bool]:
