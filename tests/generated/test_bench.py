@@ -24,9 +24,10 @@ import pytest
 import convgrad
 from convgrad.attributes import INT64_MAX
 from convgrad.bench.command import choose_layers
-from convgrad.bench.contender import OURS, UnavailableError, make_operation
+from convgrad.bench.contender import OURS, UnavailableError
 from convgrad.bench.onednn_peer import check_supported
-from convgrad.bench.operands import LAYOUTS, Operands, data_shape, exact_gradient, make_operands
+from convgrad.bench.operands import LAYOUTS, exact_gradient, make_operands
+from convgrad.bench.operation import find_operation, resolve_problem
 from convgrad.bench.problem import Problem, ProblemError, parse_problem
 from convgrad.bench.report import make_document
 from convgrad.bench.session import LARGEST_ERROR, LayerResult, Run, Score
@@ -34,7 +35,6 @@ from convgrad.bench.statistics import Estimate, estimate_geometric_mean, estimat
 from convgrad.bench.suites import DEFAULT_SUITE, SUITES, Layer
 from convgrad.bench.worker import Settings
 from convgrad.commands.reference import reference_gradient
-from convgrad.geometry import Geometry, resolve_geometry
 
 ROOT = str(Path(convgrad.__file__).resolve().parents[1])
 TINY = 'g2mb2ic4ih9oc6kh3sh2ph1n"tiny"'
@@ -187,7 +187,7 @@ def test_the_float64_gradient_is_that_of_the_reference(layout: str) -> None:
     for _ in range(25):
         problem = draw_problem(source, most=6)
         operands = make_operands(problem, "f32", layout, transposed=False, seed=source.randrange(1000))
-        description = make_operation(operands).description
+        description = find_operation(transposed=False).description
         expected = reference_gradient(
             description, description.readings[0], operands.src, operands.dst, problem.kernel,
             strides=problem.strides, dilations=problem.dilations, pads_begin=problem.pads_begin, groups=problem.groups,
@@ -199,29 +199,12 @@ def test_the_float64_gradient_is_that_of_the_reference(layout: str) -> None:
 # Suites
 
 
-def resolve(problem: Problem, layout: str, *, transposed: bool) -> Geometry:
-    """The geometry that the operation makes of a problem, without its data."""
-    data_format, weights_format = LAYOUTS[layout]
-    zero = np.float32(0)
-    src, dst = (
-        np.broadcast_to(zero, data_shape(problem.batch, channels, extents, data_format))
-        for channels, extents in (
-            (problem.input_channels, problem.input),
-            (problem.output_channels, problem.output),
-        )
-    )
-    operands = Operands(problem, "f32", data_format, weights_format, transposed, src, dst)
-    operation = make_operation(operands)
-    shapes = (dst.shape, src.shape) if transposed else (src.shape, dst.shape)
-    return resolve_geometry(operation.description, operation._settings, *shapes, operands.weights_shape)
-
-
 @pytest.mark.parametrize("transposed", [False, True], ids=["convolution", "transposed"])
 @pytest.mark.parametrize("name", SUITES)
 def test_every_layer_is_valid_for_the_operations(name: str, transposed: bool) -> None:
     for layer, layout in itertools.product(SUITES[name].layers, LAYOUTS):
         problem = layer.problem
-        geometry = resolve(problem, layout, transposed=transposed)
+        geometry = resolve_problem(problem, layout, transposed=transposed)
         assert problem.output_channels == geometry.G * geometry.P, layer.name
         assert problem.group_inputs == geometry.W
         assert geometry.O[3 - problem.rank :] == problem.output
@@ -235,7 +218,7 @@ def test_any_problem_is_valid_for_both_operations() -> None:
     source = random.Random(31)
     for _ in range(300):
         problem = draw_problem(source)
-        geometries = [resolve(problem, "NCX", transposed=transposed) for transposed in (False, True)]
+        geometries = [resolve_problem(problem, "NCX", transposed=transposed) for transposed in (False, True)]
         for field in ("N", "G", "P", "W", "O", "I", "K", "stride", "dilation", "pad"):
             assert getattr(geometries[0], field) == getattr(geometries[1], field), (field, str(problem))
 
@@ -291,6 +274,19 @@ def test_what_is_chosen() -> None:
     title, network, layers = choose_layers(["dcgan"], [TINY], batch=None, transposed=False)
     assert (network, [layer.transposed for layer in layers]) == (False, [True] * 5 + [False])
     assert layers[-1].name == "tiny"
+
+
+def test_the_suites_that_targets_are_set_for() -> None:
+    assert len(SUITES["table"].layers) == 21 and len(SUITES["awkward"].layers) == 18
+    for layer in SUITES["table"].layers:
+        assert layer.name.endswith(", N=4") == (layer.problem.batch == 4) and layer.problem.batch in (1, 4)
+
+
+def test_a_layer_of_another_batch_does_not_name_the_old_one() -> None:
+    _, _, layers = choose_layers(["table"], [], batch=32, transposed=False)
+    assert {layer.problem.batch for layer in layers} == {32}
+    assert not [layer.name for layer in layers if "N=" in layer.name]
+    assert len({layer.name for layer in layers}) == len(layers)
 
 
 # Statistics
@@ -418,6 +414,23 @@ def test_a_run_without_peers_prints_and_writes_everything(cache: Path, tmp_path:
     if drawing:
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert picture.stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("any_size", [False, True], ids=["specialised", "any-size"])
+def test_either_kernel_is_measured_and_the_document_says_which(cache: Path, any_size: bool) -> None:
+    options = ("--any-size",) if any_size else ()
+    # What the environment says of specialised kernels does not matter here.
+    mode = "wait" if any_size else "never"
+    shape = ("--shape", TINY, "--no-peers")
+    done = run(cache, *shape, *QUICK, *options, "--json", "-", CONVGRAD_SPECIALIZE=mode)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["settings"]["any_size"] is any_size
+    (layer,) = document["layers"]
+    assert layer["specialised"] is not any_size
+    assert layer["strategy"] in ("outer", "lanes")
+    assert ("any size" if any_size else "specialised") in layer["schedule"]
+    assert layer["schedule"] == layer["contenders"]["convgrad"]["remark"]
 
 
 def has_onednn() -> bool:

@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 import convgrad
+from convgrad.isa import ISAS
 from convgrad.kernel_table import KERNELS
 
 ROOT = str(Path(convgrad.__file__).resolve().parents[1])
+LAYER = 'ic16ih12oc24kh3ph1n"a layer"'
 MODULES = ["wgrad_runtime", *(kernel.symbol for kernel in KERNELS)]
 
 
@@ -89,7 +91,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
 def test_help_names_every_command_and_the_exit_codes(tmp_path: Path) -> None:
     done = run(tmp_path / "cache", "--help", COLUMNS="120")
     assert done.returncode == 0
-    for text in ("build", "doctor", "demo", "2 wrong usage", "3 no C compiler"):
+    for text in ("build", "doctor", "demo", "bench", "explain", "2 wrong usage", "3 no C compiler"):
         assert text in done.stdout
 
 
@@ -101,6 +103,13 @@ def test_help_names_every_command_and_the_exit_codes(tmp_path: Path) -> None:
         (["build", "--jobs", "0"], "--jobs"),
         (["demo", "--steps", "0"], "--steps"),
         (["demo", "--size", "1000"], "--size"),
+        (["explain"], "shape"),
+        (["explain", "ic3ih8oc4kh"], "kh has no number"),
+        (["explain", LAYER, "--dtype", "f64"], "f64"),
+        (["explain", LAYER, "--layout", "nchw"], "NXC+OIX"),
+        (["explain", LAYER, "--isa", "mmx"], "mmx"),
+        (["explain", LAYER, "--threads", "0"], "--threads"),
+        (["explain", LAYER, "--alternatives", "-1"], "--alternatives"),
         (["demo", "--out", "/no/such/folder/picture.png"], "/no/such/folder"),
     ],
 )
@@ -282,3 +291,79 @@ def test_without_a_compiler_doctor_asks_whether_one_is_needed(
     code, report = run_json(built[0], "doctor", CONVGRAD_CC="/nonexistent")
     assert code == 0 and report["compiler"] is None and report["problems"] == []
     assert any("'/nonexistent'" in note for note in report["notes"])
+
+
+# explain
+
+
+def test_explain_shows_both_builds_and_what_was_rejected(built: tuple[Path, dict[str, Any]]) -> None:
+    before = listing(built[0])
+    done = run(built[0], "explain", LAYER)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "a layer"
+    assert lines[1].startswith("ConvolutionBackwardWeights, f32, NXC, ")
+    for text in (
+        "strategy",
+        "register tile",
+        "blocks of the sum",
+        "scratch a thread",
+        "expected cycles",
+        "WINDOWED 16",
+    ):
+        assert text in done.stdout
+    assert "Rejected, compile-time sizes: the cheapest 5 of " in done.stdout
+    assert "Rejected, any size: " in done.stdout
+    assert "\x1b" not in done.stdout and max(map(len, lines)) <= 160
+    assert [entry for entry, _ in listing(built[0])] == [entry for entry, _ in before]  # nothing was compiled
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("layout", ["NXC", "NCX", "NXC+OIX", "NCX+XIO"])
+def test_explain_for_any_instruction_set_needs_no_compiler(tmp_path: Path, isa: str, layout: str) -> None:
+    options = ("--isa", isa, "--layout", layout, "--threads", "2", "--transposed", "--alternatives", "1000")
+    code, document = run_json(tmp_path / "cache", "explain", LAYER, *options, CONVGRAD_CC="/nonexistent")
+    assert code == 0
+    assert (document["operation"], document["layout"]) == ("ConvTransposeBackwardWeights", layout)
+    assert (document["isa"], document["threads"]) == (isa, 2)
+    assert document["flops"] == 2 * 16 * 24 * (12 * 3 - 2) ** 2
+    for build, specialised in (("specialised", True), ("any_size", False)):
+        chosen, rejected = document[build]["chosen"], document[build]["rejected"]
+        assert chosen["specialised"] is specialised and chosen["isa"] == isa
+        assert f"strategy {chosen['strategy']} ({chosen['kernel']}, {isa}, " in chosen["schedule"]
+        assert len(rejected) == document[build]["rejected_count"] > 0
+        costs = [row["cycles"] for row in rejected]
+        assert costs == sorted(costs) and 0 < chosen["cycles"] <= costs[0]
+        assert {row["strategy"] for row in (chosen, *rejected)} >= {"outer", "direct"}
+    assert document["specialised"]["chosen"]["sizes"]["WGRAD_WINDOWED"] == 16
+    assert document["any_size"]["chosen"]["sizes"] is None
+    assert not (tmp_path / "cache").exists()
+
+
+def test_explain_shows_one_build_where_there_is_but_one(tmp_path: Path) -> None:
+    done = run(tmp_path / "cache", "explain", LAYER, "--dtype", "bf16", "--isa", "base", "--alternatives", "0")
+    assert done.returncode == 0, done.stderr
+    assert "no compile-time constants: strategy direct" in done.stdout
+    assert "compile-time sizes" not in done.stdout and "Rejected" not in done.stdout
+
+
+def test_what_explain_says_is_what_a_plan_does(tmp_path: Path) -> None:
+    program = (
+        "import convgrad\n"
+        "convgrad.set_num_threads(2)\n"
+        "operation = convgrad.ConvolutionBackwardWeights(strides=(1, 1), pads_begin=(1, 1), pads_end=(1, 1), "
+        "dilations=(1, 1), weights_shape=(3, 3, 16, 24))\n"
+        "plan = operation.prepare((1, 12, 12, 16), (1, 12, 12, 24), dtype='f32')\n"
+        "assert str(plan.schedule) in repr(plan) and str(plan.schedule) in str(plan)\n"
+        "print(plan.schedule)"
+    )
+    for mode, build in (("auto", "specialised"), ("never", "any_size")):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment(tmp_path / "cache", CONVGRAD_SPECIALIZE=mode),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        _, document = run_json(tmp_path / "cache", "explain", LAYER, "--threads", "2")
+        assert document[build]["chosen"]["schedule"] == done.stdout.strip()

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convgrad.bench.clock import Times, load_clock, time_in_c
-from convgrad.bench.contender import UnavailableError, transposed_weights_format
+from convgrad.bench.contender import UnavailableError
 from convgrad.bench.operands import Operands
+from convgrad.bench.operation import transposed_weights_format
 from convgrad.bench.problem import Shape
 
 VARIABLE = "CONVGRAD_LIBDNNL"

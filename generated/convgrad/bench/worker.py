@@ -27,7 +27,7 @@ from convgrad.bench.contender import ONEDNN, OURS, TORCH, Contender, OwnKernel, 
 from convgrad.bench.operands import exact_gradient, make_operands
 from convgrad.bench.problem import Problem
 from convgrad.bench.roofs import Roofs, read_cache_sizes
-from convgrad.errors import CompileError
+from convgrad.errors import CompileError, SpecError
 from convgrad.processor import read_processor
 from convgrad.specialise import set_specialize
 
@@ -78,8 +78,9 @@ def main() -> None:
 
     try:
         _serve(answer)
-    except CompileError as error:
-        answer(failed=str(error), compiler=True)
+    except (CompileError, LookupError, SpecError) as error:
+        # The last two: a package that was generated for some operations, types, ranks or layouts only.
+        answer(failed=str(error), compiler=isinstance(error, CompileError))
         raise SystemExit(FAILED) from None
 
 

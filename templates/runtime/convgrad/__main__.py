@@ -22,6 +22,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+DType = Annotated[str, typer.Option(help="f32, bf16 or f16.")]
+Layout = Annotated[str, typer.Option(help="NXC, NCX, NXC+OIX or NCX+XIO: of the data, and of the weights.")]
+Transposed = Annotated[bool, typer.Option("--transposed", help="The transposed operation, roles exchanged.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -79,13 +82,11 @@ def bench(
         list[str] | None,
         typer.Option(help='A layer of your own, as for benchdnn: g1mb2ic3ih32oc16oh32kh3ph1n"name"'),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="f32, bf16 or f16.")] = "f32",
-    layout: Annotated[str, typer.Option(help="NXC, NCX, NXC+OIX or NCX+XIO: of the data, and of the weights.")] = "NXC",
+    dtype: DType = "f32",
+    layout: Layout = "NXC",
     batch: Annotated[int | None, typer.Option(min=1, help="Images, whatever the layers say.")] = None,
     threads: Annotated[int, typer.Option(min=1, max=1024, help="Of everybody.")] = 1,
-    transposed: Annotated[
-        bool, typer.Option("--transposed", help="The transposed operation, roles exchanged.")
-    ] = False,
+    transposed: Transposed = False,
     any_size: Annotated[
         bool, typer.Option("--any-size", help="Measure the kernels for any size, not those with compile-time sizes.")
     ] = False,
@@ -139,8 +140,51 @@ def bench(
                 plot=plot,
             )
         )
-    except (BenchError, LookupError, OSError, SpecError) as error:
-        # LookupError: a package that was generated without an operation, type, rank or layout.
+    except (BenchError, OSError, SpecError) as error:
+        _fail(str(error), CHECK_FAILED)
+
+
+@app.command()
+def explain(
+    shape: Annotated[str, typer.Argument(help='A layer, as for benchdnn: g1mb2ic3ih32oc16oh32kh3ph1n"name"')],
+    *,
+    dtype: DType = "f32",
+    layout: Layout = "NXC",
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="That work is split for. [default: what calls use]")
+    ] = None,
+    isa: Annotated[str | None, typer.Option(help="Instruction set. [default: what calls use]")] = None,
+    transposed: Transposed = False,
+    alternatives: Annotated[int, typer.Option(min=0, help="Rejected schedules to show, of each build.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Say how a layer is computed: kernel, tile, order of the sum, work and memory; and what was rejected."""
+    from convgrad.bench.operands import LAYOUTS
+    from convgrad.bench.problem import ProblemError
+    from convgrad.commands.explain import run_explain
+    from convgrad.isa import ISAS
+    from convgrad.vocabulary import NUMPY_DTYPES
+
+    _check_words("--dtype", [dtype], NUMPY_DTYPES)
+    _check_words("--layout", [layout], LAYOUTS)
+    _check_words("--isa", [] if isa is None else [isa], ISAS)
+    try:
+        _finish(
+            run_explain(
+                shape,
+                dtype=dtype,
+                layout=layout,
+                threads=threads,
+                isa=isa,
+                transposed=transposed,
+                alternatives=alternatives,
+                as_json=as_json,
+            )
+        )
+    except ProblemError as error:
+        raise typer.BadParameter(str(error), param_hint="SHAPE") from None
+    except (LookupError, SpecError) as error:
+        # A package that was generated for some operations, types, ranks or layouts only, or a wrong variable.
         _fail(str(error), CHECK_FAILED)
 
 

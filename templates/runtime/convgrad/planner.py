@@ -68,9 +68,10 @@ class Schedule:
     def __str__(self) -> str:
         blocks = "{block_rows} x {block_columns}, groups {group_rows} x {group_columns}".format(**self.fields)
         build = "specialised" if self.specialised else "any size"
+        name = f"strategy {self.kernel.strategy} ({self.kernel.symbol}, {self.isa}, {build})"
         return (
-            f"{self.kernel.symbol} ({self.isa}, {build}): {self.tile}; blocks {blocks}; {self.items} work items, "
-            f"{self.slabs} {'slab' if self.slabs == 1 else 'slabs'}; {self.scratch_bytes} bytes of scratch a thread"
+            f"{name}: {self.tile}; blocks {blocks}; work items {self.items}, slabs {self.slabs}; "
+            f"{self.scratch_bytes} bytes of scratch a thread"
         )
 
 
@@ -102,13 +103,18 @@ def plan_schedule(
     )
     if not schedules:
         raise _nothing_to_run(geometry, dtype, isa, strategy)
-    element = 4 if dtype == "f32" else 2
-    inputs = geometry.N * geometry.G * (geometry.P * prod(geometry.O) + geometry.W * prod(geometry.I))
-    limit = max(SCRATCH_LEAST, SCRATCH_FACTOR * (element * inputs + 4 * prod(geometry.weights_shape)))
+    limit = limit_scratch(geometry, dtype)
     within = [schedule for schedule in schedules if schedule.scratch_bytes <= limit]
     if not within:
         return min(schedules, key=lambda schedule: schedule.scratch_bytes)
     return min(within, key=lambda schedule: schedule.cost)
+
+
+def limit_scratch(geometry: Geometry, dtype: str) -> int:
+    """Bytes of scratch, of each thread, that a schedule may take while another one takes less."""
+    element = 4 if dtype == "f32" else 2
+    inputs = geometry.N * geometry.G * (geometry.P * prod(geometry.O) + geometry.W * prod(geometry.I))
+    return max(SCRATCH_LEAST, SCRATCH_FACTOR * (element * inputs + 4 * prod(geometry.weights_shape)))
 
 
 def _nothing_to_run(geometry: Geometry, dtype: str, isa: str, strategy: str | None) -> ValueError:

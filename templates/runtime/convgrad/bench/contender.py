@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from convgrad.bench.clock import Times, load_clock, time_in_c, time_in_python
 from convgrad.bench.operands import Operands, make_operands
+from convgrad.bench.operation import make_operation
 from convgrad.bench.problem import Problem, parse_problem
 from convgrad.loader import load_runtime
-from convgrad.operations.conv_transpose_backward_weights import ConvTransposeBackwardWeights
-from convgrad.operations.convolution_backward_weights import ConvolutionBackwardWeights
 from convgrad.plan import Plan
 from convgrad.threads import set_num_threads
 
@@ -47,7 +46,7 @@ class OwnKernel:
 
     def __init__(self, operands: Operands, threads: int) -> None:
         self._operands, self._threads = operands, threads
-        operation = make_operation(operands)
+        operation = make_operation(operands.problem, operands.layout, transposed=operands.transposed)
         first, second = (operands.dst, operands.src) if operands.transposed else (operands.src, operands.dst)
         self.inputs = first, second
         self.operation: Any = operation
@@ -75,33 +74,6 @@ class OwnKernel:
     def gradient(self) -> NDArray[np.float64]:
         """What the kernel wrote."""
         return self._operands.canonical(self.out)
-
-
-def make_operation(operands: Operands) -> Any:
-    """The operation that these tensors are for, with all its attributes."""
-    problem = operands.problem
-    words: dict[str, Any] = {
-        "strides": problem.strides,
-        "dilations": problem.dilations,
-        "pads_begin": problem.pads_begin,
-        "groups": problem.groups,
-        "data_format": operands.data_format,
-        "weights_shape": operands.weights_shape,
-    }
-    if not operands.transposed:
-        return ConvolutionBackwardWeights(pads_end=problem.pads_end, weights_format=operands.weights_format, **words)
-    pads_end, output_padding = problem.transposed_pads()
-    return ConvTransposeBackwardWeights(
-        pads_end=pads_end,
-        output_padding=output_padding,
-        weights_format=transposed_weights_format(operands.weights_format),
-        **words,
-    )
-
-
-def transposed_weights_format(weights_format: str) -> str:
-    """The transposed operation's word for the same order in memory: its inputs are the convolution's outputs."""
-    return {"OIX": "IOX", "XIO": "XOI"}[weights_format]
 
 
 def measure_call_cost(layout: str, rounds: int = 15, calls: int = 400) -> dict[str, float]:

@@ -29,19 +29,27 @@ LAYOUTS: dict[str, tuple[str, str]] = {
 class Operands:
     """One problem's data.
 
-    data_format     "NXC" or "NCX"
-    weights_format  "XIO" or "OIX", in the convolution's words
-    transposed      whether the transposed operation is asked: its src is dst of the problem, and the other way round
-    src, dst        (N, X..., C) for NXC, (N, C, X...) for NCX; `dst` is the gradient at the convolution's output
+    layout      key of LAYOUTS
+    transposed  whether the transposed operation is asked: its src is dst of the problem, and the other way round
+    src, dst    (N, X..., C) for NXC, (N, C, X...) for NCX; `dst` is the gradient at the convolution's output
     """
 
     problem: Problem
     dtype: str
-    data_format: str
-    weights_format: str
+    layout: str
     transposed: bool
     src: NDArray[Any]
     dst: NDArray[Any]
+
+    @property
+    def data_format(self) -> str:
+        """ "NXC" or "NCX"."""
+        return LAYOUTS[self.layout][0]
+
+    @property
+    def weights_format(self) -> str:
+        """ "XIO" or "OIX", in the convolution's words."""
+        return LAYOUTS[self.layout][1]
 
     @property
     def weights_shape(self) -> Shape:
@@ -80,7 +88,7 @@ def data_shape(batch: int, channels: int, extents: Shape, data_format: str) -> S
 
 def make_operands(problem: Problem, dtype: str, layout: str, *, transposed: bool, seed: int = 0) -> Operands:
     """Draw both inputs from N(0, 1), rounded to `dtype`; `layout` is a key of LAYOUTS."""
-    data_format, weights_format = LAYOUTS[layout]
+    data_format, _ = LAYOUTS[layout]
     random = np.random.default_rng(seed)
     src = make_aligned(data_shape(problem.batch, problem.input_channels, problem.input, data_format), dtype)
     dst = make_aligned(data_shape(problem.batch, problem.output_channels, problem.output, data_format), dtype)
@@ -89,7 +97,7 @@ def make_operands(problem: Problem, dtype: str, layout: str, *, transposed: bool
         for start in range(0, flat.size, _BLOCK):
             part = flat[start : start + _BLOCK]
             part[:] = random.standard_normal(part.size, np.float32)
-    return Operands(problem, dtype, data_format, weights_format, transposed, src, dst)
+    return Operands(problem, dtype, layout, transposed, src, dst)
 
 
 def make_aligned(shape: Shape, dtype: str) -> NDArray[Any]:

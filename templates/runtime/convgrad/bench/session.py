@@ -134,7 +134,13 @@ class Run:
 
 
 def measure_layers(title: str, layers: Sequence[Layer], settings: Settings, *, network: bool, transposed: bool) -> Run:
-    """Measure every layer. Raises BenchError if the child process fails, CompileError if a compiler does."""
+    """Measure every layer.
+
+    Raises:
+        BenchError: the child process failed, or this package was generated without what it was to measure.
+        CompileError: there is no compiler, or it failed.
+        SpecError: an environment variable of this package is wrong.
+    """
     bar = make_console(stderr=True)
     machine = describe_machine()  # before anything of ours is running
     results = []
@@ -242,7 +248,7 @@ class _Worker:
             if "stage" in reply:
                 stage = reply["stage"]
             elif "failed" in reply:
-                raise CompileError(reply["failed"])
+                raise (CompileError if reply["compiler"] else BenchError)(reply["failed"])
             else:
                 found: dict[str, Any] = reply[kind]
                 return found
