@@ -471,6 +471,17 @@ def test_a_plan_tells_what_it_is_for() -> None:
         assert part in repr(plan)
 
 
+def test_a_plan_tells_what_the_next_call_hands_to_the_runtime() -> None:
+    case = Case(CONV, "f32")
+    plan = case.operation().prepare(case.first, case.second)
+    call = plan.kernel_call()
+    assert call.schedule == plan.schedule
+    assert call.address != 0 and (call.shared_object is not None) == call.schedule.specialised
+    assert plan.kernel_call(3).schedule.fields.keys() == call.schedule.fields.keys()
+    with pytest.raises(convgrad.SpecError, match="num_threads"):
+        plan.kernel_call(0)
+
+
 def test_a_plan_tells_which_grouped_layout_it_understood() -> None:
     operation = convgrad.ConvTransposeBackwardWeights(
         strides=(1,), pads_begin=(0,), pads_end=(0,), dilations=(1,), groups=2, data_format="NCX", weights_format="IOX"

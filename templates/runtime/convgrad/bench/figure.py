@@ -33,6 +33,7 @@ _WIDTH, _HEAD, _FOOT = 15.0, 1.6, 0.7  # inches
 _ROW, _TALLEST_ROW, _ROOF_HEIGHT, _SUMMARY_HEIGHT = 0.40, 0.75, 4.4, 1.9
 _LEFT, _BARS_LEFT, _BARS_RIGHT, _ROOF_LEFT, _RIGHT = 0.018, 0.232, 0.55, 0.69, 0.985
 _PERCENT, _RATIO = 1.10, 1.245  # right edges of the columns of numbers; the bars end at 1
+_NEAR = 1.25
 _BAR = 0.27  # of a row
 
 
@@ -132,13 +133,14 @@ def _draw_roofline(axes: Any, run: Run, results: Sequence[LayerResult], names: S
     low = min(min(intensities) / 1.5, peak / max(bandwidths.values()) / 5)
     high = max([*intensities, peak / min(bandwidths.values())]) * 2
     floor = min([*speeds, peak / 30]) / 1.6
+    labels = _label_bandwidths(bandwidths)
     for place, (name, rate) in enumerate(bandwidths.items()):
         ridge = peak / rate
         axes.plot([low, ridge], [low * rate, peak], color=_QUIET, linewidth=1.1, alpha=0.45 + 0.15 * place, zorder=2)
         start = max(low, floor / rate)
         where = start * (ridge / start) ** 0.14
         axes.text(
-            where, where * rate * 1.06, f"{name} {rate:.0f} GB/s", size=7.5, color=_QUIET, rotation_mode="anchor",
+            where, where * rate * 1.06, labels[name], size=7.5, color=_QUIET, rotation_mode="anchor",
             rotation=_slope(axes, low, high, floor, peak), ha="left", va="bottom",
         )  # fmt: skip
     axes.plot([peak / max(bandwidths.values()), high], [peak, peak], color=_INK, linewidth=1.8, zorder=2)
@@ -162,6 +164,18 @@ def _draw_roofline(axes: Any, run: Run, results: Sequence[LayerResult], names: S
     axes.tick_params(length=0, labelsize=8, labelcolor=_QUIET)
     axes.set_xlabel("FLOPs for each byte of src, diff_dst and gradient")
     axes.set_title("roofline, GF/s", size=10, weight="bold", loc="left", pad=8)
+
+
+def _label_bandwidths(bandwidths: dict[str, float]) -> dict[str, str]:
+    """What to write at each slanted roof: those too near to each other for two texts share the first one's."""
+    groups: list[list[str]] = []
+    for name, rate in bandwidths.items():
+        if groups and 1 / _NEAR < rate / bandwidths[groups[-1][0]] < _NEAR:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    labels = dict.fromkeys(bandwidths, "")
+    return labels | {names[0]: f"{', '.join(names)} {bandwidths[names[0]]:.0f} GB/s" for names in groups}
 
 
 def _slope(axes: Any, low: float, high: float, floor: float, peak: float) -> float:

@@ -38,6 +38,8 @@ _SAMPLE_SECONDS = 0.004
 """What one sample takes at least: far more than a clock's grain, far less than a neighbour's time slice."""
 _WARM_SECONDS = 0.01
 """A contender that is faster than this runs once unmeasured before each sample, to find its data as it left it."""
+_SLOW_SECONDS = 0.1
+"""A contender that takes longer is tried once, not twice, before it is known how often it fits into a sample."""
 _PAUSE_SECONDS = 0.002
 """Between contenders on several threads: OpenMP's helpers spin for a while after their work, on cores that are not
 theirs."""
@@ -201,7 +203,9 @@ def _time_interleaved(
     repeats: dict[str, int] = {}
     warm: dict[str, bool] = {}
     for name in names:
-        once = min(running[name].measure(1).wall for _ in range(2))
+        once = running[name].measure(1).wall
+        if once < _SLOW_SECONDS:
+            once = min(once, running[name].measure(1).wall)
         repeats[name] = max(1, round(_SAMPLE_SECONDS / max(once, 1e-9)))
         warm[name] = once < _WARM_SECONDS
         reports[name] |= {"repeats": repeats[name], "wall": [], "cpu": []}
