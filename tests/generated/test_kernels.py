@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from convgrad.geometry import Geometry
 from convgrad.isa import ISAS, list_isas
 from convgrad.kernel import Kernel
 from convgrad.kernel_table import KERNELS
-from convgrad.planner import STRATEGIES, Schedule, kernel_isa, list_schedules
+from convgrad.planner import STRATEGIES, kernel_isa, list_schedules
 from convgrad.summation import FAN_OUT
+from reference.kernel_cases import SCHEDULE_FIELDS, list_fields, random_geometry
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "generated" / "convgrad" / "kernels"
@@ -26,10 +26,6 @@ DRIVER = ROOT / "tests" / "driver" / "kernel_cases.c"
 WARNINGS = ["-std=c11", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 COMPILERS = ("gcc", "clang")
 CASES_OF_KERNEL = int(os.environ.get("CONVGRAD_KERNEL_CASES", "120"))
-SCHEDULE_FIELDS = (
-    *("block_rows", "block_columns", "group_rows", "group_columns"),
-    *("exchanged", "span", "tiles", "slots", "slab_groups", "out_slab"),
-)
 
 
 # What some headers ask for in front of them.
@@ -118,63 +114,6 @@ def test_every_strategy_has_kernels() -> None:
     assert {row.name for row in STRATEGIES} == {kernel.strategy for kernel in KERNELS}
 
 
-def random_geometry(rng: random.Random, kernel: Kernel) -> Geometry:
-    """A small geometry of the kernel's rank and layout; every kind of edge has its share."""
-
-    def axis(innermost: bool) -> tuple[int, int, int, int, int, int]:
-        while True:
-            largest = rng.choice((9, 9, 9, 200)) if innermost and kernel.rank < 3 else 9
-            I, K, s, d = rng.randint(1, largest), rng.randint(1, 4), rng.randint(1, 4), rng.randint(1, 3)
-            pad, behind = rng.choice((0, 0, 1, 2, 5, 12)), rng.choice((0, 0, 1, 3, 11))
-            O = (I + pad + behind - (K - 1) * d - 1) // s + 1
-            if O >= 1 and I + pad + behind >= (K - 1) * d + 1:
-                return O, I, K, s, d, pad
-
-    axes = [(1, 1, 1, 1, 1, 0)] * (3 - kernel.rank) + [axis(i == kernel.rank - 1) for i in range(kernel.rank)]
-    G = rng.choice((1, 1, 1, 2, 3, 5))
-    P, W = rng.choice((1, 2, 7, 8, 9, 17, 33)), rng.choice((1, 2, 3, 4, 5, 9, 14))
-    if kernel.strategy == "lanes":
-        G, P, W = rng.choice((1, 3, 4, 9, 17, 40)), rng.choice((1, 1, 2, 3, 4)), rng.choice((1, 1, 2, 4))
-    O, I, K, stride, dilation, pad = zip(*axes, strict=True)
-    shape = (G * P, W, *K[3 - kernel.rank :])
-    order = rng.sample(range(2 + kernel.rank), 2 + kernel.rank)  # any order of the weights' axes
-    strides, step = [0] * len(shape), 1
-    for place in order:
-        strides[place], step = step, step * shape[place]
-    return Geometry(
-        rank=kernel.rank,
-        data_format=kernel.data_format,
-        reading="document",
-        plain="plain",
-        weights_shape=shape,
-        N=rng.choice((0, 1, 1, 2, 3)),
-        G=G,
-        P=P,
-        W=W,
-        O=O,
-        I=I,
-        K=K,
-        stride=stride,
-        dilation=dilation,
-        pad=pad,
-        out_group=P * strides[0],
-        out_plain=strides[0],
-        out_windowed=strides[1],
-        out_tap=(0,) * (3 - kernel.rank) + tuple(strides[2:]),
-    )
-
-
-def write_case(schedule: Schedule, out_f32: int, accumulate: int) -> str:
-    """The fields of wgrad_geometry in their order, then items and scratch, as the driver reads them."""
-    numbers: list[int] = []
-    names = ("N", "G", "P", "W", "O", "I", "K", "stride", "dilation", "pad")
-    for name in (*names, "out_group", "out_plain", "out_windowed", "out_tap"):
-        value = getattr(schedule.geometry, name)
-        numbers += value if isinstance(value, tuple) else [value]
-    numbers += [out_f32, accumulate, *(schedule.fields[name] for name in SCHEDULE_FIELDS)]
-    return " ".join(map(str, [*numbers, schedule.items, schedule.scratch_bytes]))
-
-
 def write_cases(kernel: Kernel, isa: str, count: int) -> Iterator[str]:
     rng = random.Random(kernel.symbol)
     for _ in range(count):
@@ -187,7 +126,9 @@ def write_cases(kernel: Kernel, isa: str, count: int) -> Iterator[str]:
             if schedule.slabs == 1
         ]
         out_f32 = 1 if kernel.dtype == "f32" else rng.randint(0, 1)
-        yield write_case(rng.choice(schedules), out_f32, out_f32 and rng.randint(0, 1))
+        schedule = rng.choice(schedules)
+        numbers = list_fields(schedule, out_f32, out_f32 and rng.randint(0, 1))
+        yield " ".join(map(str, [*numbers, schedule.items, schedule.scratch_bytes]))
 
 
 def test_schedule_fields_are_those_of_the_header() -> None:

@@ -47,11 +47,12 @@ _AARCH64 = (
 )
 _OTHERS = (Isa("base", (), "isa_base.h", 4, 16),)
 
-_MACHINES = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}
-NAMES = tuple(dict.fromkeys(row.name for rows in (*_MACHINES.values(), _OTHERS) for row in rows))
+ARCHITECTURES = {"x86_64": _X86_64, "AMD64": _X86_64, "aarch64": _AARCH64, "arm64": _AARCH64}
+"""The rows of each architecture by what platform.machine() calls it, the least first."""
+NAMES = tuple(dict.fromkeys(row.name for rows in (*ARCHITECTURES.values(), _OTHERS) for row in rows))
 """Every word that is an instruction set on some machine."""
 
-ISAS: dict[str, Isa] = {row.name: row for row in _MACHINES.get(platform.machine(), _OTHERS)}
+ISAS: dict[str, Isa] = {row.name: row for row in ARCHITECTURES.get(platform.machine(), _OTHERS)}
 """The rows of this machine's architecture, the least first. What its processor lacks is in here too."""
 
 
