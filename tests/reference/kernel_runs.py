@@ -10,7 +10,6 @@ import ctypes
 import functools
 import hashlib
 import itertools
-import mmap
 import random
 import subprocess
 import tempfile
@@ -105,32 +104,6 @@ def compute(schedule: Schedule, plain: Floats, windowed: Floats, order: Iterable
     return out
 
 
-class GuardedMemory:
-    """Pages between two that may not be touched."""
-
-    def __init__(self, size: int) -> None:
-        page = mmap.PAGESIZE
-        self.size = -(-size // page) * page
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        base = libc.mmap(None, self.size + 2 * page, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-        assert base not in (None, ctypes.c_void_p(-1).value)
-        for guard in (base, base + page + self.size):
-            assert libc.mprotect(guard, page, 0) == 0
-        self.start = base + page
-
-    def place(self, elements: int, at_end: bool, alignment: int = 4) -> Floats:
-        """An array of NaN that touches the guard behind it (if `alignment` lets it), or the one in front."""
-        assert 4 * elements <= self.size
-        whole = np.ctypeslib.as_array((ctypes.c_float * (self.size // 4)).from_address(self.start))
-        whole[:] = np.nan
-        first = (self.size - 4 * elements) // alignment * alignment // 4 if at_end else 0
-        return whole[first : first + elements]
-
-
 def draw_geometry(rng: random.Random, budget: int = 40_000, groups: Iterable[int] = (1, 1, 2, 5, 16, 33)) -> Geometry:
     """A problem with odd extents: tails in every one, pads larger than the input, strides larger than the kernel.
 
@@ -156,34 +129,57 @@ def draw_geometry(rng: random.Random, budget: int = 40_000, groups: Iterable[int
         O, I, K, stride, dilation, pad = zip(*[(1, 1, 1, 1, 1, 0)] * (3 - rank), *axes, strict=True)
         if max(N * G * P * prod(O), N * G * W * prod(I), G * P * W * prod(K)) > budget:
             continue
-        shape = (G, P, W, *K[3 - rank :])
-        # The weights' axes in any order; groups stay in front of the plain channels, as every layout has them.
-        order = rng.sample(range(1, len(shape)), len(shape) - 1)
-        order.insert(order.index(1), 0)
-        strides, step = [0] * len(shape), 1
-        for place in reversed(order):
-            strides[place], step = step, step * shape[place]
-        return Geometry(
-            rank=rank,
-            data_format=rng.choice(("NCX", "NXC")),
-            reading="document",
-            plain="plain",
-            weights_shape=shape,
-            N=N,
-            G=G,
-            P=P,
-            W=W,
-            O=O,
-            I=I,
-            K=K,
-            stride=stride,
-            dilation=dilation,
-            pad=pad,
-            out_group=strides[0],
-            out_plain=strides[1],
-            out_windowed=strides[2],
-            out_tap=(0,) * (3 - rank) + tuple(strides[3:]),
-        )
+        windows = (stride, dilation, pad)
+        return place_gradient(rng, rank, rng.choice(("NCX", "NXC")), (N, G, P, W), (O, I, K), windows)
+
+
+def place_gradient(
+    rng: random.Random,
+    rank: int,
+    data_format: str,
+    channels: tuple[int, int, int, int],
+    extents: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+    windows: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+) -> Geometry:
+    """The geometry of these sizes, the weights' axes in any order.
+
+    Args:
+        rng: where the order comes from.
+        rank: spatial axes.
+        data_format: layout of both inputs.
+        channels: N, G, P, W.
+        extents: O, I, K.
+        windows: stride, dilation, pad.
+    """
+    (N, G, P, W), (O, I, K), (stride, dilation, pad) = channels, extents, windows
+    shape = (G, P, W, *K[3 - rank :])
+    # Groups stay in front of the plain channels, as every layout has them.
+    order = rng.sample(range(1, len(shape)), len(shape) - 1)
+    order.insert(order.index(1), 0)
+    strides, step = [0] * len(shape), 1
+    for place in reversed(order):
+        strides[place], step = step, step * shape[place]
+    return Geometry(
+        rank=rank,
+        data_format=data_format,
+        reading="document",
+        plain="plain",
+        weights_shape=shape,
+        N=N,
+        G=G,
+        P=P,
+        W=W,
+        O=O,
+        I=I,
+        K=K,
+        stride=stride,
+        dilation=dilation,
+        pad=pad,
+        out_group=strides[0],
+        out_plain=strides[1],
+        out_windowed=strides[2],
+        out_tap=(0,) * (3 - rank) + tuple(strides[3:]),
+    )
 
 
 def draw_tensors(geometry: Geometry, seed: int) -> tuple[Floats, Floats]:
