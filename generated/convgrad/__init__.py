@@ -13,6 +13,7 @@ are needed, and cached (see `python -m convgrad doctor`).
 """
 
 from convgrad.errors import CacheSecurityError, CompileError, DTypeError, SpecError
+from convgrad.mode import get_specialize, set_specialize
 from convgrad.operations.conv_transpose_backprop_filters import (
     ConvTransposeBackpropFilters,
     conv_transpose_backprop_filters,
@@ -30,7 +31,6 @@ from convgrad.operations.convolution_backward_weights import (
     convolution_backward_weights,
 )
 from convgrad.plan import Plan
-from convgrad.specialise import get_specialize, set_specialize
 from convgrad.threads import get_num_threads, set_num_threads
 
 __all__ = [

@@ -22,7 +22,7 @@ import pytest
 
 import convgrad
 import convgrad.cache
-from convgrad import eviction, loader, specialise
+from convgrad import eviction, loader
 from convgrad.cache import Cache, Recipe, cache_directory, look_up, obtain
 from convgrad.compiler import Compiler, find_compiler
 from convgrad.errors import CompileError, SpecError
@@ -49,7 +49,7 @@ def call(length=9, channels=5, batch=2):
     return operation(src, diff_dst).tobytes().hex()
 
 def expect(*arguments):
-    mode = specialise.get_specialize()
+    mode = convgrad.get_specialize()
     convgrad.set_specialize("never")
     result = call(*arguments)
     convgrad.set_specialize(mode)
@@ -237,7 +237,7 @@ report(mapped=mapped(), taken=taken)
 
 
 def test_a_wrong_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specialise, "_mode", None)
+    monkeypatch.setattr("convgrad.mode._mode", None)
     with pytest.raises(SpecError, match=r"mode='always': expected \"auto\", \"wait\" or \"never\""):
         convgrad.set_specialize("always")  # type: ignore[arg-type]
     monkeypatch.setenv("CONVGRAD_SPECIALIZE", "1")
@@ -245,7 +245,7 @@ def test_a_wrong_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         convgrad.get_specialize()
     monkeypatch.setenv("CONVGRAD_SPECIALIZE", " never ")
     assert convgrad.get_specialize() == "never"
-    monkeypatch.setattr(specialise, "_mode", None)
+    monkeypatch.setattr("convgrad.mode._mode", None)
     monkeypatch.setenv("CONVGRAD_SPECIALIZE", "")
     assert convgrad.get_specialize() == "auto"
 
@@ -710,7 +710,7 @@ def test_the_bits_are_those_of_the_kernel_for_any_size(
         )  # fmt: skip
         results = []
         for mode in ("never", "wait"):
-            monkeypatch.setattr(specialise, "_mode", mode)
+            monkeypatch.setattr("convgrad.mode._mode", mode)
             plan = operation.prepare(src, diff_dst)
             results += [plan(src, diff_dst, num_threads=threads).tobytes() for threads in (1, 3)]
             assert plan.schedule.specialised == (mode == "wait")

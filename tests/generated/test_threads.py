@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -17,18 +16,14 @@ import numpy as np
 import pytest
 
 import convgrad
-from convgrad import threads
+from convgrad import cpus, threads
 from convgrad.compiler import Compiler, find_compiler
 from convgrad.errors import SpecError
 from convgrad.loader import KERNEL_FOLDER, load_runtime
+from reference.sanitizers import SANITIZERS, require_sanitizer
 
 DRIVER = Path(__file__).resolve().parents[1] / "driver" / "runtime_stress.c"
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
-SANITIZERS: dict[str, tuple[str, ...]] = {
-    "plain": (),
-    "thread": ("-fsanitize=thread",),
-    "address,undefined": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-}
 TIME_LIMIT = 300.0
 
 
@@ -38,7 +33,7 @@ TIME_LIMIT = 300.0
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
     compiler = find_compiler()
-    prefix = _require_sanitizer(compiler, sanitizer, tmp_path)
+    prefix = require_sanitizer(compiler, sanitizer, tmp_path)
     program = _build(compiler, DRIVER, sanitizer, tmp_path)
     run = _run([*prefix, str(program), "8", "500"])
     report = f"{run.stdout[-4000:]}\n{run.stderr[-4000:]}"
@@ -58,24 +53,6 @@ def _build(compiler: Compiler, source: Path, sanitizer: str, folder: Path) -> Pa
     return program
 
 
-def _require_sanitizer(compiler: Compiler, sanitizer: str, folder: Path) -> list[str]:
-    """Skip unless an empty program can be built and run with it. Return what its command has to begin with."""
-    if sanitizer == "plain":
-        return []
-    source = folder / "empty.c"
-    source.write_text("int main(void) { return 0; }\n", "utf-8")
-    try:
-        program = _build(compiler, source, sanitizer, folder)
-    except AssertionError as error:
-        pytest.skip(f"{compiler.summary} cannot build with -fsanitize={sanitizer}: {str(error).splitlines()[0]}")
-    # Older sanitizers cannot place their shadow memory where addresses are randomised by many bits.
-    prefixes = [[], ["setarch", "-R"]] if shutil.which("setarch") else [[]]
-    for prefix in prefixes:
-        if _run([*prefix, str(program)]).returncode == 0:
-            return prefix
-    pytest.skip(f"what {compiler.summary} builds with -fsanitize={sanitizer} does not run on this machine")
-
-
 # The number of threads.
 
 
@@ -83,7 +60,7 @@ def _require_sanitizer(compiler: Compiler, sanitizer: str, folder: Path) -> list
 def undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process without either variable, on a machine of 6 CPUs."""
     monkeypatch.setattr(threads, "_num_threads", None)
-    monkeypatch.setattr(threads, "usable_cpus", lambda: 6)
+    monkeypatch.setattr(cpus, "usable_cpus", lambda: 6)
     monkeypatch.delenv("CONVGRAD_NUM_THREADS", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
@@ -239,7 +216,7 @@ def test_a_quota_bounds_the_cpus(
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert threads.usable_cpus(tmp_path) == expected
+    assert cpus.usable_cpus(tmp_path) == expected
 
 
 def test_the_affinity_mask_bounds_the_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +226,7 @@ def test_the_affinity_mask_bounds_the_cpus(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "proc/self/cgroup").write_text("0::/\n", "utf-8")
     for count in (16, 3, 1):
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid, count=count: set(range(count)), raising=False)
-        assert threads.usable_cpus(tmp_path) == min(8, count)
+        assert cpus.usable_cpus(tmp_path) == min(8, count)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity mask")

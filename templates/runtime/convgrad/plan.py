@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -11,13 +11,17 @@ from convgrad.description import Description
 from convgrad.errors import DTypeError, SpecError
 from convgrad.geometry import Geometry
 from convgrad.isa import detect_isa
-from convgrad.loader import load_kernel, load_runtime
-from convgrad.planner import Schedule, plan_schedule
-from convgrad.shared_object import SharedObject
-from convgrad.specialise import Follower
 from convgrad.tensors import AnyArray, check_memory, check_out, is_torch_tensor, make_torch_tensor, view_array
 from convgrad.threads import check_num_threads, get_num_threads
 from convgrad.vocabulary import NUMPY_DTYPES
+
+if TYPE_CHECKING:
+    from convgrad.planner import Schedule
+    from convgrad.shared_object import SharedObject
+    from convgrad.specialise import Follower
+
+# Planner, loader, cache and compiler are imported where the first plan needs them: they take longer to import than all
+# the rest of the package, and who imports convgrad need not make a plan.
 
 T = TypeVar("T")
 
@@ -93,6 +97,8 @@ class Plan:
         out_dtype: str,
         accumulate: bool,
     ) -> None:
+        from convgrad.loader import load_runtime
+
         self.geometry = geometry
         self.dtype = dtype
         self.out_dtype = out_dtype
@@ -141,6 +147,10 @@ class Plan:
         """Plan for a number of threads, which the work has to be split for. Tiles are the same for all of them."""
         execution = self._executions.get(threads)
         if execution is None:
+            from convgrad.loader import load_kernel
+            from convgrad.planner import plan_schedule
+            from convgrad.specialise import Follower
+
             schedule = plan_schedule(self.geometry, self.dtype, self.isa, threads=threads)
             any_size = load_kernel(schedule.kernel, schedule.isa), self._make_cdata(schedule), schedule
             execution = Execution(any_size, Follower(self.geometry, self.dtype, self.isa, threads))
@@ -255,6 +265,8 @@ class Plan:
 
 
 def _make_cdata(schedule: Schedule, out_dtype: str, accumulate: bool) -> Any:
+    from convgrad.loader import load_runtime
+
     ffi, _ = load_runtime()
     geometry, cdata = schedule.geometry, ffi.new("wgrad_geometry *")
     for field in ("N", "G", "P", "W", "O", "I", "K", "stride", "dilation", "pad"):

@@ -29,16 +29,14 @@ import warnings
 import weakref
 from collections import OrderedDict, deque
 from time import monotonic
-from typing import Final, Literal, cast, get_args
 
-from convgrad.errors import CompileError, SpecError
+from convgrad.errors import CompileError
 from convgrad.geometry import Geometry
 from convgrad.loader import find_specialised, open_specialised
+from convgrad.mode import VARIABLE, get_specialize
 from convgrad.planner import Schedule, plan_schedule
 from convgrad.shared_object import SharedObject
 
-Mode = Literal["auto", "wait", "never"]
-VARIABLE: Final = "CONVGRAD_SPECIALIZE"
 LOADED_LIMIT = 256
 """Specialised kernels in memory."""
 QUEUE_LIMIT = 32
@@ -49,35 +47,6 @@ KNOWN_LIMIT = 4096
 """Geometries, and layers, whose calls are counted."""
 EXIT_SECONDS = 0.5
 """How long the end of the process may wait for the background thread to stop its compiler and to clear up."""
-
-_mode: Mode | None = None
-
-
-def set_specialize(mode: Mode) -> None:
-    """Choose when specialised kernels are made, for all calls of this process from now on.
-
-    Raises SpecError if `mode` is none of "auto", "wait" and "never".
-    """
-    global _mode
-    _mode = _check_mode(mode, "mode")
-
-
-def get_specialize() -> Mode:
-    """Return "auto", "wait" or "never": what set_specialize was given, else CONVGRAD_SPECIALIZE, else "auto".
-
-    Raises SpecError if CONVGRAD_SPECIALIZE decides it and is none of the three.
-    """
-    global _mode
-    if _mode is None:
-        _mode = _check_mode(os.environ.get(VARIABLE, "").strip() or "auto", VARIABLE)
-    return _mode
-
-
-def _check_mode(mode: object, name: str) -> Mode:
-    if mode not in get_args(Mode):
-        raise SpecError(f'{name}={mode!r}: expected "auto", "wait" or "never"')
-    return cast(Mode, mode)
-
 
 def calls_needed(distinct: int, compiled: int) -> int | None:
     """Return how many calls a geometry needs before it is compiled; None: it is not compiled.
@@ -133,7 +102,7 @@ class Specialisation:
         """Count a call that goes without it, and see to it that one day it is there; "wait": now."""
         if self.failed:
             return None
-        if _mode == "wait":
+        if get_specialize() == "wait":
             return self.build()
         self.calls += 1
         if not self.queued and not self._is_premature():
@@ -209,7 +178,7 @@ class Follower:
         The caller holds on to the answer until the kernel has returned. Raises SpecError if CONVGRAD_SPECIALIZE is
         wrong.
         """
-        if (_mode or get_specialize()) == "never":
+        if get_specialize() == "never":
             return None
         specialisation = self._specialisation or self._join()
         shared_object = specialisation.shared_object

@@ -6,15 +6,17 @@ from __future__ import annotations
 import contextlib
 import sys
 from types import ModuleType
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from convgrad.errors import DTypeError, SpecError, quote_value
 from convgrad.vocabulary import NUMPY_DTYPES, TORCH_DTYPES
 
-AnyArray: TypeAlias = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+AnyArray: TypeAlias = "NDArray[Any]"
 
 _LONGEST_DTYPE = 32
 """Characters of a name of an element type; numpy.dtype would take a longer text apart first."""

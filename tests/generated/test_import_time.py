@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`import convgrad` takes little more than `import numpy`: what only plans and compilations need comes with those."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+BUDGET_MS = 60.0
+"""Processor time of the import after that of NumPy."""
+RUNS = 15
+PROGRAM = """\
+import json, sys, time
+import numpy
+before = set(sys.modules)
+start = time.process_time()
+import convgrad
+milliseconds = 1000 * (time.process_time() - start)
+print(json.dumps([milliseconds, sorted(set(sys.modules) - before)]))
+"""
+LATER = {
+    *("cffi", "filelock", "platformdirs", "threadpoolctl", "torch", "typer", "rich"),
+    *("concurrent.futures", "hashlib", "logging", "pathlib", "shlex", "shutil", "subprocess", "sysconfig", "tempfile"),
+    *(f"convgrad.{name}" for name in ("cache", "compiler", "loader", "planner", "self_test", "specialise")),
+}
+"""What the import of the package does not bring along. (NumPy may: then it costs nothing more.)"""
+MOST_MODULES = 45
+
+
+def import_package(folder: Path) -> tuple[float, set[str]]:
+    """(milliseconds, modules beside NumPy's) in a new process whose bytecode is kept in the folder."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONPYCACHEPREFIX": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, timeout=120, check=True
+    )
+    milliseconds, modules = json.loads(done.stdout)
+    return milliseconds, set(modules)
+
+
+def test_the_import_stays_within_its_budget(tmp_path: Path) -> None:
+    import_package(tmp_path)  # writes the bytecode
+    # Processor time, and the best of several: other programs make it longer, never shorter.
+    best = min(import_package(tmp_path)[0] for _ in range(RUNS))
+    assert best <= BUDGET_MS, f"{best:.1f} ms"
+
+
+def test_what_only_plans_and_compilations_need_comes_later(tmp_path: Path) -> None:
+    _, modules = import_package(tmp_path)
+    assert {"convgrad", "convgrad.operation", "convgrad.plan"} <= modules
+    assert not modules & LATER
+    assert len(modules) <= MOST_MODULES, sorted(modules)
+
+
+def test_names_of_what_comes_later_exist() -> None:
+    """A module that was renamed would never be found among those that are loaded."""
+    for name in LATER:
+        if name.startswith("convgrad."):
+            __import__(name)
