@@ -29,7 +29,7 @@ from convgrad.bench.problem import Problem
 from convgrad.bench.roofs import Roofs, read_cache_sizes
 from convgrad.errors import CompileError, SpecError
 from convgrad.processor import read_processor
-from convgrad.specialise import set_specialize
+from convgrad.mode import set_specialize
 
 FAILED = 4
 """Exit code after an error that has been reported."""
