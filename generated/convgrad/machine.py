@@ -15,6 +15,7 @@ class Machine:
     issue             vector instructions, likewise
     least_cycles      from one multiply-add into an accumulator to the next, with what a loop costs around it
     l1_bytes          first-level data cache
+    l2_bytes          second-level cache of one core
     far_bytes         positions so far apart conflict in the first-level cache: a block's vectors do not stay there
     far_cycles        cycles that a vector then takes from the second level
     transpose_cycles  of one element that is packed
@@ -25,7 +26,8 @@ class Machine:
     issue: int = 3
     least_cycles: float = 5.2
     l1_bytes: int = 48 << 10
-    far_bytes: int = 2048
+    l2_bytes: int = 1 << 20
+    far_bytes: int = 1024
     far_cycles: float = 2.0
     transpose_cycles: float = 0.35
 

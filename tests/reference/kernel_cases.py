@@ -14,7 +14,7 @@ from reference.kernel_runs import PLACES, SIZES
 
 SCHEDULE_FIELDS = (
     *("block_rows", "block_columns", "group_rows", "group_columns"),
-    *("exchanged", "span", "tiles", "slots", "slab_groups", "out_slab"),
+    *("exchanged", "span", "tiles", "strip", "pack_vectors", "pack_rows", "slots", "slab_groups", "out_slab"),
 )
 
 

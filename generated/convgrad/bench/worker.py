@@ -28,8 +28,8 @@ from convgrad.bench.operands import exact_gradient, make_operands
 from convgrad.bench.problem import Problem
 from convgrad.bench.roofs import Roofs, read_cache_sizes
 from convgrad.errors import CompileError, SpecError
-from convgrad.processor import read_processor
 from convgrad.mode import set_specialize
+from convgrad.processor import read_processor
 
 FAILED = 4
 """Exit code after an error that has been reported."""

@@ -373,10 +373,14 @@ static inline void run_tile(const wgrad_geometry *geometry, const row_group *gro
         for (int64_t c = 0; c < group->columns; c += geometry->block_columns) {
             const sum_block block = find_block(geometry, group, job->plain, job->windowed, r, c);
             const int add = r > 0 || c > 0;
+#ifdef WGRAD_SIZES
             if (!CHANNELS_LAST || (PACKED_TILES && job->packed))
                 sum_block_of_tiles(geometry, 1, job, &block, sums, add);
             else
                 sum_block_of_tiles(geometry, 0, job, &block, sums, add);
+#else
+            sum_block_of_tiles(geometry, job->packed, job, &block, sums, add);
+#endif
         }
 }
 

@@ -16,14 +16,22 @@
 #define LARGE_TILES WGRAD_LARGE_TILES /* large tiles of a span: they come first */
 #define EXCHANGED WGRAD_EXCHANGED
 #define SPAN ((void)geometry, (int64_t)WGRAD_SPAN)
+#define PACK_VECTORS WGRAD_PACK_VECTORS
+#define PACK_ROWS WGRAD_PACK_ROWS
 #define PREFETCH WGRAD_PREFETCH
 #else
 #define VECTORS 2
 #define ROWS (REGISTERS == 32 ? 12 : LANES == 8 ? 4 : 6)
+#define FEW_ROWS (REGISTERS == 32 ? 4 : 2) /* every size in between would take the compiler longer */
 #define EXCHANGED (geometry->exchanged)
 #define SPAN (geometry->span)
+#define PACK_VECTORS (geometry->pack_vectors)
+#define PACK_ROWS (geometry->pack_rows)
 #define PREFETCH 8 /* positions ahead: those of a wide NXC tensor are too far apart for the processor to foresee */
 #endif
+#define SCALAR_PREFETCH 16
+#define AT_ONCE 8         /* register tiles of one pass over a group, at least: their sums stay in the first-level cache */
+#define SPANS_AT_ONCE 16
 #define MERGED (!EXCHANGED && SPAN != WINDOWED)
 
 typedef struct tap_range {
@@ -31,12 +39,13 @@ typedef struct tap_range {
     int64_t first, end; /* columns at which it is inside the windowed tensor */
 } tap_range;
 
-/* One register tile over one group, for all spans. A span is what a run of rows goes along: the channels of one tap, or
- * merged (tap, channel) pairs. */
+/* One vector tile over one group, for one strip of all spans. A span is what a run of rows goes along: the channels of
+ * one tap, or merged (tap, channel) pairs. */
 typedef struct tile_job {
     const tap_range *taps;
     view plain, windowed;
-    int64_t row, rows, spans, row_step; /* rows row..row+rows-1 of each span, channels row_step apart */
+    int64_t first, end;                 /* rows of each span that this is about: a strip */
+    int64_t spans;
     int64_t channel, count, vectors;    /* the channels that are lanes */
     int64_t index, last, level_size;    /* as in ladder_add */
     float *sums, *ladder, *out;
@@ -63,10 +72,17 @@ INLINE int64_t tile_size(const wgrad_geometry *geometry)
     return (EXCHANGED ? PLAIN : WINDOWED) * TAP_ROWS * KW * VECTORS * LANES;
 }
 
+/* Vectors that the packed rows of a strip take. */
+INLINE int64_t strip_vectors(const wgrad_geometry *geometry)
+{
+    return PACK_ROWS ? ceil_divide(smaller(SPAN, geometry->strip + ROWS), LANES) : VECTORS;
+}
+
 /* Divide the scratch, in steps of whole cache lines; convgrad/strategies/outer.py adds up the same pieces. */
 static inline scratch_parts carve_scratch(const wgrad_geometry *geometry, void *memory)
 {
     const int64_t table = round_up(geometry->group_rows * TAP_ROWS, 16), rows = round_up(geometry->group_rows, 16);
+    const int64_t panels = geometry->strip < SPAN ? geometry->tiles : 1; /* kept for the next strip */
     int64_t *words = memory;
     scratch_parts result = {.cache.slots = geometry->slots};
     result.taps = (tap_range *)words;
@@ -84,8 +100,8 @@ static inline scratch_parts carve_scratch(const wgrad_geometry *geometry, void *
     result.cache.number = words;
     words += round_up(geometry->slots, 16);
     result.panel = (float *)words;
-    result.cache.panel = result.panel + plain_panel_size(geometry, VECTORS);
-    result.sums = result.cache.panel + geometry->slots * slot_size(geometry, VECTORS);
+    result.cache.panel = result.panel + panels * plain_panel_size(geometry, VECTORS);
+    result.sums = result.cache.panel + geometry->slots * slot_size(geometry, strip_vectors(geometry));
     result.ladder = result.sums + tile_size(geometry);
     for (int64_t t = 0; t < TAP_ROWS * KW; t++)
         result.taps[t] = (tap_range){t / KW, t % KW * DILATION_W - PAD_W, first_inside(geometry, t % KW),
@@ -124,13 +140,13 @@ INLINE void load_vectors(const int vectors, vector a[VECTORS], const float *from
     }
 }
 
-/* One block of one tap. */
+/* One block of one tap, for rows from `row` on. */
 INLINE void sum_tap(const wgrad_geometry *geometry, const int rows, const int vectors, const tap_range *tap,
-                    const sum_block *block, float *sums, int add)
+                    int64_t row, const sum_block *block, float *sums, int add)
 {
     const int64_t begin = larger(block->first, tap->first), length = smaller(block->end, tap->end) - begin;
-    /* What is broadcast is never packed: with sizes, its steps are constants. */
-    const int64_t windowed_step = (EXCHANGED ? block->windowed.step : WINDOWED_STEP) * STRIDE_W;
+    /* Where what is broadcast is not packed, its steps are constants with sizes. */
+    const int64_t windowed_step = (EXCHANGED || PACK_ROWS ? block->windowed.step : WINDOWED_STEP) * STRIDE_W;
     const int64_t plain_step = EXCHANGED ? PLAIN_STEP : block->plain.step;
     const int64_t row_step = EXCHANGED ? PLAIN_CHANNEL : WINDOWED_CHANNEL;
     const int64_t vector_step = EXCHANGED ? windowed_step : plain_step;
@@ -143,10 +159,14 @@ INLINE void sum_tap(const wgrad_geometry *geometry, const int rows, const int ve
             continue;
         const float *const y = block->plain.base + (block->plain.row[r] + begin * plain_step);
         const float *const x = block->windowed.base + (at + begin * windowed_step + tap->shift * block->windowed.step);
-        const float *from = EXCHANGED ? x : y, *scalar = EXCHANGED ? y : x;
+        const float *from = EXCHANGED ? x : y, *scalar = (EXCHANGED ? y : x) + row * row_step;
         for (int64_t left = length; left > 0; left--) {
             vector a[VECTORS];
             load_vectors(vectors, a, from, PREFETCH * vector_step);
+            if (CHANNELS_LAST && !PACK_ROWS) { /* in NCX, rows follow each other in memory */
+                __builtin_prefetch(scalar + SCALAR_PREFETCH * scalar_step);
+                __builtin_prefetch(scalar + SCALAR_PREFETCH * scalar_step + rows - 1);
+            }
             UNROLL
             for (int i = 0; i < rows; i++) {
                 const vector b = vector_broadcast(scalar[i * row_step]);
@@ -221,64 +241,63 @@ INLINE void sum_pairs(const wgrad_geometry *geometry, const int rows, const int 
     flush_sums(rows, vectors, sum, sums, add);
 }
 
-/* One block of one span. */
+/* One block of one register tile: rows from `row` on of one span. */
 INLINE void sum_span(const wgrad_geometry *geometry, const int rows, const int vectors, const tile_job *job,
-                     int64_t span, const sum_block *block, float *sums, int add)
+                     int64_t span, int64_t row, const sum_block *block, float *sums, int add)
 {
     if (MERGED)
-        sum_pairs(geometry, rows, vectors, job, span * SPAN + job->row, block, sums, add);
+        sum_pairs(geometry, rows, vectors, job, span * SPAN + row, block, sums, add);
     else
-        sum_tap(geometry, rows, vectors, job->taps + span, block, sums, add);
+        sum_tap(geometry, rows, vectors, job->taps + span, row, block, sums, add);
 }
 
 #ifdef WGRAD_SIZES
-INLINE int64_t tile_rows(int64_t row, int64_t span)
+INLINE int tile_rows(int64_t row, int64_t span)
 {
     (void)span;
     return row < LARGE_TILES * ROWS ? ROWS : ROWS - 1;
 }
 
-INLINE void sum_rows(const wgrad_geometry *geometry, const int vectors, const tile_job *job, int64_t span,
-                     const sum_block *block, float *sums, int add)
+INLINE void sum_rows(const wgrad_geometry *geometry, const int rows, const int vectors, const tile_job *job,
+                     int64_t span, int64_t row, const sum_block *block, float *sums, int add)
 {
-    if (job->rows == ROWS)
-        sum_span(geometry, ROWS, vectors, job, span, block, sums, add);
+    if (rows == ROWS)
+        sum_span(geometry, ROWS, vectors, job, span, row, block, sums, add);
     else
-        sum_span(geometry, ROWS > 1 ? ROWS - 1 : 1, vectors, job, span, block, sums, add);
+        sum_span(geometry, ROWS > 1 ? ROWS - 1 : 1, vectors, job, span, row, block, sums, add);
 }
 #else
 /* The largest of the sizes below that is left. */
-INLINE int64_t tile_rows(int64_t row, int64_t span)
+INLINE int tile_rows(int64_t row, int64_t span)
 {
     const int64_t left = span - row;
-    return left >= ROWS ? ROWS : left >= 8 && ROWS > 8 ? 8 : left >= 4 && ROWS > 4 ? 4 : left >= 2 ? 2 : 1;
+    return left >= ROWS ? ROWS : left >= FEW_ROWS ? FEW_ROWS : 1;
 }
 
-INLINE void sum_rows(const wgrad_geometry *geometry, const int vectors, const tile_job *job, int64_t span,
-                     const sum_block *block, float *sums, int add)
+INLINE void sum_rows(const wgrad_geometry *geometry, const int rows, const int vectors, const tile_job *job,
+                     int64_t span, int64_t row, const sum_block *block, float *sums, int add)
 {
-    switch (job->rows) {
+    switch (rows) {
     case 1:
-        sum_span(geometry, 1, vectors, job, span, block, sums, add);
+        sum_span(geometry, 1, vectors, job, span, row, block, sums, add);
         break;
-    case 2:
-        sum_span(geometry, 2, vectors, job, span, block, sums, add);
+    case FEW_ROWS:
+        sum_span(geometry, FEW_ROWS, vectors, job, span, row, block, sums, add);
         break;
-#if REGISTERS == 32 || LANES == 4
-    case 4:
-        sum_span(geometry, 4, vectors, job, span, block, sums, add);
-        break;
-#endif
-#if REGISTERS == 32
-    case 8:
-        sum_span(geometry, 8, vectors, job, span, block, sums, add);
-        break;
-#endif
     default:
-        sum_span(geometry, ROWS, vectors, job, span, block, sums, add);
+        sum_span(geometry, ROWS, vectors, job, span, row, block, sums, add);
     }
 }
 #endif
+
+/* Where the strip ends that begins at row `first`: at the end of a register tile. */
+INLINE int64_t strip_end(const wgrad_geometry *geometry, int64_t first)
+{
+    int64_t end = first;
+    while (end < SPAN && end - first < geometry->strip)
+        end += tile_rows(end, SPAN);
+    return end;
+}
 
 /* Elements of the gradient from one lane to the next. */
 INLINE int64_t lane_step(const wgrad_geometry *geometry)
@@ -294,12 +313,13 @@ INLINE int taps_are_innermost(const wgrad_geometry *geometry)
            && (KD == 1 || geometry->out_tap[0] == KH * KW);
 }
 
-static inline void store_span(const wgrad_geometry *geometry, const tile_job *job, int64_t span, const float *sums)
+static inline void store_span(const wgrad_geometry *geometry, const tile_job *job, int64_t span, int64_t row, int rows,
+                              const float *sums)
 {
     const int64_t step = lane_step(geometry), in_tap = EXCHANGED ? PLAIN : WINDOWED;
     const int64_t row_stride = EXCHANGED ? geometry->out_plain : geometry->out_windowed;
-    for (int64_t i = 0; i < job->rows; i++, sums += job->vectors * LANES) {
-        const int64_t pair = span * SPAN + job->row + i;
+    for (int64_t i = 0; i < rows; i++, sums += job->vectors * LANES) {
+        const int64_t pair = span * SPAN + row + i;
         float *const to
             = job->out + job->channel * step + pair % in_tap * row_stride + tap_offset(geometry, pair / in_tap);
         for (int64_t lane = 0; lane < job->count; lane += LANES)
@@ -308,16 +328,17 @@ static inline void store_span(const wgrad_geometry *geometry, const tile_job *jo
 }
 
 /* All spans of a tile whose taps are innermost, transposed in registers: a run of (channel, tap) for each lane. */
-static inline void store_transposed(const wgrad_geometry *geometry, const tile_job *job, const float *sums)
+static inline void store_transposed(const wgrad_geometry *geometry, const tile_job *job, int64_t first_row, int rows,
+                                    const float *sums)
 {
-    const int64_t taps = TAP_ROWS * KW, run = job->rows * taps, pitch = job->vectors * LANES;
-    float *const to = job->out + job->channel * geometry->out_plain + job->row * taps;
+    const int64_t taps = TAP_ROWS * KW, run = rows * taps, pitch = job->vectors * LANES;
+    float *const to = job->out + job->channel * geometry->out_plain + first_row * taps;
     for (int64_t lane = 0; lane < job->count; lane += LANES)
         for (int64_t q = 0; q < run; q += LANES) {
             vector row[LANES];
             for (int c = 0; c < LANES; c++) {
                 const int64_t at = smaller(q + c, run - 1);
-                row[c] = vector_load(sums + (at % taps * job->rows + at / taps) * pitch + lane);
+                row[c] = vector_load(sums + (at % taps * rows + at / taps) * pitch + lane);
             }
             vector_transpose(row);
             UNROLL
@@ -335,45 +356,61 @@ INLINE tile_job begin_tile(const wgrad_geometry *geometry, const scratch_parts *
     job.channel = t * VECTORS * LANES;
     job.count = smaller(VECTORS * LANES, lanes_of_group - job.channel);
     job.vectors = job.count > LANES ? VECTORS : 1;
-    job.row_step = EXCHANGED ? PLAIN_CHANNEL : WINDOWED_CHANNEL;
     job.level_size = geometry->tiles * tile_size(geometry);
     return job;
 }
 
-/* Sum one group, and store what is whole. Few spans at a time, so that the panels of a block and the sums stay in the
- * first-level cache; stores of one span drain while the next one is summed. */
+/* Whether the vectors of a tile are next to each other as they are, and worth reading there. */
+INLINE int is_in_place(const wgrad_geometry *geometry, const tile_job *job)
+{
+    (void)geometry;
+    return CHANNELS_LAST && job->count == job->vectors * LANES && !PACK_VECTORS;
+}
+
+/* Sum one group, and store what is whole. Few register tiles at a time, so that the panels of a block and the sums stay
+ * in the first-level cache; stores of one tile drain while the next one is summed. */
 static inline void run_tile(const wgrad_geometry *geometry, const row_group *group, const tile_job *job)
 {
     const int transposed = lane_step(geometry) != 1 && taps_are_innermost(geometry);
-    const int64_t pitch = job->rows * job->vectors * LANES;
-    view plain = job->plain, windowed = job->windowed;
-    if (EXCHANGED)
-        plain.base += job->row * job->row_step;
-    else if (!MERGED)
-        windowed.base += job->row * job->row_step;
-    for (int64_t some = 0; some < job->spans; some += WGRAD_FAN_OUT)
-        for (int64_t r = 0; r == 0 || r < group->rows; r += geometry->block_rows)
-            for (int64_t c = 0; c < group->columns; c += geometry->block_columns) {
-                const sum_block block = find_block(geometry, group, plain, windowed, r, c);
-                const int add = r > 0 || c > 0;
-                const int done = r + block.rows == group->rows && c + geometry->block_columns >= group->columns;
-                for (int64_t span = some; span < smaller(job->spans, some + WGRAD_FAN_OUT); span++) {
-                    float *const to = job->sums + span * pitch;
-                    if (job->vectors == VECTORS)
-                        sum_rows(geometry, VECTORS, job, span, &block, to, add);
-                    else
-                        sum_rows(geometry, 1, job, span, &block, to, add);
-                    if (!done)
-                        continue;
-                    const float *const whole = ladder_add(to, job->ladder + span * pitch, job->level_size, pitch,
-                                                          job->index, job->last);
-                    if (whole && !transposed)
-                        store_span(geometry, job, span, whole);
+    const int64_t width = job->vectors * LANES;
+    int64_t next;
+    for (int64_t first = job->first; first < job->end; first = next) {
+        next = first;
+        for (int64_t tiles = 0; next < job->end && tiles < AT_ONCE; tiles += job->spans)
+            next += tile_rows(next, SPAN);
+        for (int64_t some = 0; some < job->spans; some += SPANS_AT_ONCE)
+            for (int64_t r = 0; r == 0 || r < group->rows; r += geometry->block_rows)
+                for (int64_t c = 0; c < group->columns; c += geometry->block_columns) {
+                    const sum_block block = find_block(geometry, group, job->plain, job->windowed, r, c);
+                    const int add = r > 0 || c > 0;
+                    const int done = r + block.rows == group->rows && c + geometry->block_columns >= group->columns;
+                    int rows;
+                    for (int64_t row = first; row < next; row += rows) {
+                        rows = tile_rows(row, SPAN);
+                        for (int64_t span = some; span < smaller(job->spans, some + SPANS_AT_ONCE); span++) {
+                            const int64_t at = (row * job->spans + span * rows) * width;
+                            if (job->vectors == VECTORS)
+                                sum_rows(geometry, rows, VECTORS, job, span, row, &block, job->sums + at, add);
+                            else
+                                sum_rows(geometry, rows, 1, job, span, row, &block, job->sums + at, add);
+                            if (!done)
+                                continue;
+                            const float *const whole = ladder_add(job->sums + at, job->ladder + at, job->level_size,
+                                                                  rows * width, job->index, job->last);
+                            if (whole && !transposed)
+                                store_span(geometry, job, span, row, rows, whole);
+                        }
+                    }
                 }
+        if (transposed && job->index == job->last) {
+            const int64_t levels = ladder_levels(job->last + 1);
+            const float *const whole = levels ? job->ladder + (levels - 1) * job->level_size : job->sums;
+            int rows;
+            for (int64_t row = first; row < next; row += rows) {
+                rows = tile_rows(row, SPAN);
+                store_transposed(geometry, job, row, rows, whole + row * job->spans * width);
             }
-    if (transposed && job->index == job->last) {
-        const int64_t levels = ladder_levels(job->last + 1);
-        store_transposed(geometry, job, levels ? job->ladder + (levels - 1) * job->level_size : job->sums);
+        }
     }
 }
 

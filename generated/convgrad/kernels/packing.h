@@ -55,10 +55,10 @@ static inline int64_t plain_panel_size(const wgrad_geometry *geometry, int64_t v
     return round_up(geometry->group_rows * geometry->group_columns + LANES, LANES) * vectors * LANES;
 }
 
-/* Pack the plain channels of a group, and say in `row` where its rows are then. Rows that follow each other in memory
- * are packed as one run, because the last positions of a run cost as much as LANES of them. */
-static inline view pack_plain(const wgrad_geometry *geometry, const row_group *group, channel_run run, float *panel,
-                              int64_t *row, const float *plain)
+/* Pack the plain channels of a group. Rows that follow each other in memory are packed as one run, because the last
+ * positions of a run cost as much as LANES of them. */
+static inline void pack_plain(const wgrad_geometry *geometry, const row_group *group, channel_run run, float *panel,
+                              const float *plain)
 {
     const int64_t all = geometry->N * GROUPS * PLAIN * (OD * OH * OW), width = run.vectors * LANES;
     for (int64_t r = 0, rows; r < group->rows; r += rows) {
@@ -70,6 +70,11 @@ static inline view pack_plain(const wgrad_geometry *geometry, const row_group *g
         pack_positions(panel + r * group->columns * width, run, plain + at, rows * group->columns, PLAIN_STEP,
                        PLAIN_CHANNEL, all - at);
     }
+}
+
+/* What pack_plain has packed; `row` is filled with where its rows are. */
+static inline view find_packed(const row_group *group, int64_t width, const float *panel, int64_t *row)
+{
     for (int64_t r = 0; r < group->rows; r++)
         row[r] = (r * group->columns - group->first_column) * width;
     return (view){panel, row, width};

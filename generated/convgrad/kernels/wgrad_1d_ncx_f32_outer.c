@@ -63,31 +63,42 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
     row_group *const group = &scratch->group;
     for (int64_t index = first_group; index < end_group; index++) {
         find_rows(geometry, index, group);
-        for (int64_t t = first_tile; t < end_tile; t++) {
-            tile_job job = begin_tile(geometry, scratch, t);
-            job.index = index - first_group;
-            job.last = end_group - first_group - 1;
-            job.out = out;
-            job.plain = (view){plain + g * PLAIN * PLAIN_CHANNEL, group->plain_row, PLAIN_STEP};
-            job.windowed = (view){windowed + g * WINDOWED * WINDOWED_CHANNEL, group->windowed_row, WINDOWED_STEP};
-            const channel_run run = {job.channel + g * (EXCHANGED ? WINDOWED : PLAIN), job.count, job.vectors, LANES};
-            if (CHANNELS_LAST && job.count == job.vectors * LANES) {
-                if (EXCHANGED)
-                    job.windowed.base += job.channel;
-                else
-                    job.plain.base += job.channel;
-            } else if (EXCHANGED) {
-                if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
-                    clear_cache(&scratch->cache);
-                job.windowed = pack_windowed(geometry, group, run, &scratch->cache, windowed);
-            } else {
-                job.plain = pack_plain(geometry, group, run, scratch->panel, scratch->panel_row, plain);
+        for (int64_t first = 0, end; first < SPAN; first = end) {
+            end = strip_end(geometry, first);
+            view rows = {windowed + g * WINDOWED * WINDOWED_CHANNEL, group->windowed_row, WINDOWED_STEP};
+            if (PACK_ROWS) {
+                const channel_run run = {g * WINDOWED + first, end - first, ceil_divide(end - first, LANES), LANES};
+                clear_cache(&scratch->cache); /* what is held are other rows */
+                rows = pack_windowed(geometry, group, run, &scratch->cache, windowed);
+                rows.base -= first;
             }
-            const int64_t level = (t - first_tile) * tile_size(geometry);
-            for (int64_t row = 0; row < SPAN; row += job.rows) {
-                job.row = row;
-                job.rows = tile_rows(row, SPAN);
-                job.ladder = scratch->ladder + level + row * job.spans * job.vectors * LANES;
+            for (int64_t t = first_tile; t < end_tile; t++) {
+                tile_job job = begin_tile(geometry, scratch, t);
+                const int64_t in_group = g * (EXCHANGED ? WINDOWED : PLAIN), number = t - first_tile;
+                const channel_run run = {job.channel + in_group, job.count, job.vectors, LANES};
+                job.first = first;
+                job.end = end;
+                job.index = index - first_group;
+                job.last = end_group - first_group - 1;
+                job.out = out;
+                job.ladder = scratch->ladder + number * tile_size(geometry);
+                job.plain = (view){plain + g * PLAIN * PLAIN_CHANNEL, group->plain_row, PLAIN_STEP};
+                job.windowed = rows;
+                if (is_in_place(geometry, &job)) {
+                    if (EXCHANGED)
+                        job.windowed.base += job.channel;
+                    else
+                        job.plain.base += job.channel;
+                } else if (EXCHANGED) {
+                    if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
+                        clear_cache(&scratch->cache);
+                    job.windowed = pack_windowed(geometry, group, run, &scratch->cache, windowed);
+                } else {
+                    float *const panel = scratch->panel + (geometry->strip < SPAN ? number : 0) * plain_panel_size(geometry, VECTORS);
+                    job.plain = find_packed(group, job.vectors * LANES, panel, scratch->panel_row);
+                    if (first == 0)
+                        pack_plain(geometry, group, run, panel, plain);
+                }
                 run_tile(geometry, group, &job);
             }
         }

@@ -84,7 +84,8 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
                 if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
                     clear_cache(&scratch->cache);
                 job.windowed = pack_windowed(geometry, group, windowed_run, &scratch->cache, windowed);
-                job.plain = pack_plain(geometry, group, plain_run, scratch->panel, scratch->panel_row, plain);
+                pack_plain(geometry, group, plain_run, scratch->panel, plain);
+                job.plain = find_packed(group, job.vectors * LANES, scratch->panel, scratch->panel_row);
             }
             run_tile(geometry, group, &job, scratch->sums);
             const int64_t size = tile_size(geometry), used = size / VECTORS * job.vectors;

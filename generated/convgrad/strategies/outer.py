@@ -93,7 +93,7 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int) -> flo
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
     unaligned = 1.5 if lanes == 16 else 1.0  # a vector of a whole cache line mostly lies in two
     loads = rows + vectors * unaligned + (0.6 * rows if tile.merged else 0)
-    far = problem.channels_last and 4 * geometry.G * tile.across >= MACHINE.far_bytes
+    far = _is_far(problem, tile.across) and not _packs(problem, tile)[0]
     cycles = max(
         rows * vectors / MACHINE.fma_ports,
         MACHINE.least_cycles,
@@ -143,6 +143,35 @@ def _cost(problem: Problem, tile: Tile) -> float:
     return cycles * geometry.G
 
 
+def _plan_strip(problem: Problem, tile: Tile, tiles: int) -> int:
+    """Rows whose scalars of one group stay in the second-level cache while all vector tiles go over them."""
+    geometry, order = problem.geometry, problem.order
+    if tiles == 1 or tile.merged:
+        return tile.span
+    steps = 1 if tile.exchanged else prod(geometry.stride)
+    positions = max(1, min(problem.positions, order.group_rows * order.group_columns)) * steps
+    share = 8 if _packs(problem, tile)[1] else 2  # packed rows are quick to be had again from the next cache
+    most = MACHINE.l2_bytes // share // (4 * positions)
+    return tile.span if most >= tile.span else max(tile.rows, most)
+
+
+def _packs(problem: Problem, tile: Tile) -> tuple[bool, bool]:
+    """Whether vectors, and rows, that could be read in place are packed: where positions are so far apart that they
+    displace each other, and each copy is read often enough."""
+    geometry, taps = problem.geometry, prod(problem.geometry.K)
+    if not problem.channels_last or tile.exchanged or tile.merged:
+        return False, False
+    tiles = ceil_divide(tile.across, tile.vectors * problem.isa.lanes)
+    return (
+        _is_far(problem, tile.across) and tile.along * taps >= 128,
+        _is_far(problem, tile.along // 2) and tiles * taps >= 4 and prod(geometry.stride) <= taps,
+    )
+
+
+def _is_far(problem: Problem, channels: int) -> bool:
+    return problem.channels_last and 4 * problem.geometry.G * channels >= MACHINE.far_bytes
+
+
 def _draft(problem: Problem, tile: Tile) -> Draft:
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
     width = tile.vectors * lanes
@@ -156,10 +185,14 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
         per_item = spread_tiles(problem, tiles, LADDER_BYTES // ladder if ladder else tiles)
     items = geometry.G * ceil_divide(tiles, per_item)
     slab_groups, slabs = plan_slabs(problem, items)
-    slots = count_live_rows(problem) if packs else 0
+    pack_vectors, pack_rows = _packs(problem, tile)
+    slots = count_live_rows(problem) if packs or pack_rows else 0
+    strip = tile.span if packs else _plan_strip(problem, tile, per_item)
+    panels = per_item if strip < tile.span else 1
+    slot_width = round_up(min(tile.span, strip + tile.rows), lanes) if pack_rows else width
     words = round_up(4 * prod(geometry.K), LINE_WORDS) + plan_tables(problem, slots)
     levels = ladder_levels(min(slab_groups, order.groups))
-    floats = plan_panels(problem, slots, width) + sums * (1 + per_item * levels)
+    floats = plan_panels(problem, panels * width, slots, slot_width) + sums * (1 + per_item * levels)
     prefetch = 96 if tile.along * prod(geometry.K) <= FEW_ROWS else 8
     side = "windowed" if tile.exchanged else "plain"
     rows = "(tap, channel) pairs" if tile.merged else "rows"
@@ -173,6 +206,9 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
             "exchanged": int(tile.exchanged),
             "span": tile.span,
             "tiles": per_item,
+            "strip": strip,
+            "pack_vectors": int(pack_vectors),
+            "pack_rows": int(pack_rows),
             "slots": slots,
             "slab_groups": slab_groups,
         },
@@ -182,6 +218,8 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
             "WGRAD_ROWS": tile.rows,
             "WGRAD_LARGE_TILES": tile.large,
             "WGRAD_VECTORS": tile.vectors,
+            "WGRAD_PACK_VECTORS": int(pack_vectors),
+            "WGRAD_PACK_ROWS": int(pack_rows),
             "WGRAD_PREFETCH": prefetch,
         },
     )

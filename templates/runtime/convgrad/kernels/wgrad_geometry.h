@@ -45,6 +45,9 @@ typedef struct wgrad_geometry {
     int64_t exchanged;   /* the schedule: changes speed and scratch, but no bit. 1: vectors hold windowed channels */
     int64_t span;        /* rows (tap, channel) that one register tile may run across */
     int64_t tiles;       /* vector tiles in one work item */
+    int64_t strip;       /* rows of a span that all vector tiles of an item go over before the next rows */
+    int64_t pack_vectors; /* 1: vectors are packed although they could be read in place */
+    int64_t pack_rows;    /* 1: what is broadcast is packed as well */
     int64_t slots;       /* rows of the windowed tensor that are kept packed */
     int64_t slab_groups; /* groups that one work item adds up: a power of 16; at least all of them without slabs */
     int64_t out_slab;    /* elements from one slab's sums to the next one's, in a workspace; 0 without slabs */

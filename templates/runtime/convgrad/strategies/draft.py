@@ -111,12 +111,12 @@ def plan_tables(problem: Problem, slots: int) -> int:
     return 2 * round_up(rows, LINE_WORDS) + 3 * table + round_up(slots, LINE_WORDS)
 
 
-def plan_panels(problem: Problem, slots: int, width: int) -> int:
-    """Floats of what is packed: a group of the plain tensor, `slots` rows of the windowed one, `width` lanes each."""
+def plan_panels(problem: Problem, width: int, slots: int, slot_width: int) -> int:
+    """Floats of what is packed: of a group of the plain tensor `width` lanes, of `slots` windowed rows `slot_width`."""
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
     reach = (order.group_columns - 1) * geometry.stride[2] + (geometry.K[2] - 1) * geometry.dilation[2] + 1
     plain = round_up(order.group_rows * order.group_columns + lanes, lanes)
-    return (plain + slots * round_up(min(geometry.I[2], reach), lanes)) * width
+    return plain * width + slots * round_up(min(geometry.I[2], reach), lanes) * slot_width
 
 
 def count_live_rows(problem: Problem) -> int:

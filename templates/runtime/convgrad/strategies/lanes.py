@@ -139,7 +139,7 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
     words = lanes * lanes // 2 + 2 * round_up(geometry.K[2], LINE_WORDS) + plan_tables(problem, slots)
     sums = prod(geometry.K) * geometry.W * width
     levels = ladder_levels(min(slab_groups, order.groups))
-    floats = plan_panels(problem, slots, width) + sums * (1 + per_item * levels)
+    floats = plan_panels(problem, width, slots, width) + sums * (1 + per_item * levels)
     tap_rows = geometry.K[0] * geometry.K[1]
     return Draft(
         cost=_cost(problem, tile),
@@ -150,7 +150,16 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
         items=items * slabs,
         scratch_bytes=8 * words + 4 * floats,
         slabs=slabs,
-        fields={"exchanged": 0, "span": 0, "tiles": per_item, "slots": slots, "slab_groups": slab_groups},
+        fields={
+            "exchanged": 0,
+            "span": 0,
+            "tiles": per_item,
+            "strip": 0,
+            "pack_vectors": 0,
+            "pack_rows": 0,
+            "slots": slots,
+            "slab_groups": slab_groups,
+        },
         sizes={
             "WGRAD_TAP_H": tile.rows,
             "WGRAD_TAP_W": tile.taps,
