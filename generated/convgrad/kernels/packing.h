@@ -17,7 +17,7 @@ typedef struct channel_run {
 } channel_run;
 
 /* Pack `length` positions. Lanes that are no channel are 0. Reads nothing behind the `readable` elements that follow
- * `from` in its tensor; may write up to LANES - 1 positions too many. */
+ * `from` in its tensor. */
 static inline void pack_positions(float *to, channel_run run, const float *from, int64_t length, int64_t step,
                                   int64_t channel_step, int64_t readable)
 {
@@ -42,9 +42,16 @@ static inline void pack_positions(float *to, channel_run run, const float *from,
                                       : vector_broadcast(0.0f);
             }
             vector_transpose(row);
-            UNROLL
-            for (int c = 0; c < LANES; c++)
-                vector_store(to + (i + c) * width + v * LANES, row[c]);
+            if (i + LANES <= length) {
+                UNROLL
+                for (int c = 0; c < LANES; c++)
+                    vector_store(to + (i + c) * width + v * LANES, row[c]);
+            } else {
+                UNROLL
+                for (int c = 0; c < LANES; c++)
+                    if (i + c < length)
+                        vector_store(to + (i + c) * width + v * LANES, row[c]);
+            }
         }
     }
 }
@@ -110,21 +117,30 @@ static inline view pack_windowed(const wgrad_geometry *geometry, const row_group
     const int64_t last_column = group->first_column + group->columns - 1;
     const int64_t first = larger(0, smaller(IW, group->first_column * STRIDE_W - PAD_W));
     const int64_t end = larger(first, smaller(IW, last_column * STRIDE_W + (KW - 1) * DILATION_W - PAD_W + 1));
-    const int64_t pitch = round_up(end - first, LANES) * width;
+    const int64_t pitch = (end - first) * width, image = ID * IH;
+    int64_t highest = -1;
     if (first != cache->first || end - first != cache->columns)
         clear_cache(cache);
     cache->first = first;
     cache->columns = end - first;
+    for (int64_t i = 0; i < group->rows * TAP_ROWS; i++)
+        if (group->windowed_row[i] != OUTSIDE)
+            highest = larger(highest, group->input_row[i]);
     for (int64_t i = 0; i < group->rows * TAP_ROWS; i++) {
         cache->row[i] = OUTSIDE;
         if (group->windowed_row[i] == OUTSIDE)
             continue;
-        const int64_t slot = group->input_row[i] % cache->slots;
-        if (cache->number[slot] != group->input_row[i]) {
+        const int64_t number = group->input_row[i], slot = number % cache->slots;
+        if (cache->number[slot] != number) {
             const int64_t at = group->windowed_row[i] + first * WINDOWED_STEP + run.channel * WINDOWED_CHANNEL;
-            pack_positions(cache->panel + slot * pitch, run, windowed + at, end - first, WINDOWED_STEP,
+            /* Whole rows that follow each other in memory, and will in the cache, are packed as one run. */
+            const int64_t most = end - first < IW ? 1 : smaller(highest - number + 1, image - number % image);
+            int64_t rows = 0;
+            do
+                cache->number[slot + rows] = number + rows;
+            while (++rows < most && slot + rows < cache->slots && cache->number[slot + rows] != number + rows);
+            pack_positions(cache->panel + slot * pitch, run, windowed + at, rows * (end - first), WINDOWED_STEP,
                            WINDOWED_CHANNEL, all - at);
-            cache->number[slot] = group->input_row[i];
         }
         cache->row[i] = slot * pitch - first * width;
     }

@@ -166,6 +166,7 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
             "WGRAD_CHANNELS": tile.channels,
             "WGRAD_VECTORS": tile.vectors,
             "WGRAD_COLUMNS": tile.columns,
+            "WGRAD_WHOLE_ROWS": int(order.block_columns == geometry.O[2]),
             "WGRAD_LARGE_H": _large(tap_rows, tile.rows),
             "WGRAD_LARGE_W": _large(geometry.K[2], tile.taps),
             "WGRAD_LARGE_CHANNELS": _large(geometry.W, tile.channels),

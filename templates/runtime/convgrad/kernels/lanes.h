@@ -28,6 +28,13 @@
 #define PREFETCH 0
 #define PACKED_TILES 1
 #endif
+#ifdef WGRAD_SIZES
+#define WHOLE_ROWS WGRAD_WHOLE_ROWS /* blocks have whole rows: their first and last columns are constants */
+#else
+#define WHOLE_ROWS 0
+#endif
+/* Columns at an edge that are worth a straight line each: their number is a constant, and so are the taps inside. */
+#define IS_SHORT(columns) (WHOLE_ROWS && __builtin_constant_p(columns) && (columns) <= 4)
 #define ONE_LESS(size) ((size) > 1 ? (size) - 1 : 1)
 
 /* Groups in one vector, its plain and its windowed lanes. */
@@ -144,6 +151,29 @@ static inline tile_job begin_tile(const wgrad_geometry *geometry, const scratch_
     return job;
 }
 
+/* Columns at which a tap is inside the windowed tensor: with sizes, constants wherever the tap is one. */
+INLINE int64_t first_column(const wgrad_geometry *geometry, const tile_job *job, int64_t kw)
+{
+#ifdef WGRAD_SIZES
+    (void)job;
+    return first_inside(geometry, kw);
+#else
+    (void)geometry;
+    return job->scratch->first_inside[kw];
+#endif
+}
+
+INLINE int64_t end_column(const wgrad_geometry *geometry, const tile_job *job, int64_t kw)
+{
+#ifdef WGRAD_SIZES
+    (void)job;
+    return end_inside(geometry, kw);
+#else
+    (void)geometry;
+    return job->scratch->end_inside[kw];
+#endif
+}
+
 /* One column of tap row h; `guarded` leaves out the taps that are outside the windowed tensor. */
 INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, const int h, const int guarded,
                        const tile_job *job, const float *y, const float *x, int64_t ow, int64_t kw, const lanes *index,
@@ -155,7 +185,7 @@ INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, 
         a[v] = vector_load(y + v * plain_next(geometry, tile));
     UNROLL
     for (int k = 0; k < tile.taps; k++) {
-        if (guarded && (ow < job->scratch->first_inside[kw + k] || ow >= job->scratch->end_inside[kw + k]))
+        if (guarded && (ow < first_column(geometry, job, kw + k) || ow >= end_column(geometry, job, kw + k)))
             continue;
         UNROLL
         for (int v = 0; v < tile.vectors; v++) {
@@ -196,7 +226,9 @@ INLINE void sum_columns(const wgrad_geometry *geometry, const tile_extents tile,
         for (int c = 0; c <= (COLUMNS - 1) * STRIDE_W + (TAP_W - 1) * DILATION_W; c++)
             UNROLL
             for (int v = 0; v < tile.vectors; v++) {
-                const vector b = vector_load(x[h] + (ow * STRIDE_W + c) * x_step + v * x_next);
+                vector b = vector_load(x[h] + (ow * STRIDE_W + c) * x_step + v * x_next);
+                if (!tile.permuted)
+                    KEEP_IN_REGISTER(b);
                 UNROLL
                 for (int w = 0; w < tile.channels; w++) {
                     const vector p = tile.permuted ? vector_permute(b, index[w]) : b;
@@ -217,21 +249,35 @@ INLINE void sum_row(const wgrad_geometry *geometry, const tile_extents tile, con
                     int64_t inner, int64_t inner_end, int64_t kw, const lanes *index, accumulators *total)
 {
     const int64_t y_step = plain_step(geometry, tile), x_step = windowed_step(geometry, tile) * STRIDE_W;
-    int64_t ow = block->first;
+    const int64_t end = WHOLE_ROWS ? OW : block->end;
+    int64_t ow = WHOLE_ROWS ? 0 : block->first;
 #define SUM_COLUMN(guarded)                                                                                            \
     UNROLL                                                                                                             \
     for (int h = first_h; h < end_h; h++)                                                                              \
     sum_column(geometry, tile, h, guarded, job, y + ow * y_step, x[h] + ow * x_step, ow, kw, index, total)
-    for (; ow < inner; ow++)
-        SUM_COLUMN(1);
+    if (IS_SHORT(inner - ow)) {
+        const int64_t left = inner - ow;
+        UNROLL
+        for (int64_t i = 0; i < left; i++, ow++)
+            SUM_COLUMN(1);
+    } else
+        for (; ow < inner; ow++)
+            SUM_COLUMN(1);
 #if COLUMNS > 1
     for (; ow + COLUMNS <= inner_end; ow += COLUMNS)
         sum_columns(geometry, tile, first_h, end_h, y, x, ow, index, total);
 #endif
     for (; ow < inner_end; ow++)
         SUM_COLUMN(0);
-    for (; ow < block->end; ow++)
-        SUM_COLUMN(1);
+    ow = inner_end;
+    if (IS_SHORT(end - inner_end)) {
+        const int64_t right = end - inner_end;
+        UNROLL
+        for (int64_t i = 0; i < right; i++, ow++)
+            SUM_COLUMN(1);
+    } else
+        for (; ow < end; ow++)
+            SUM_COLUMN(1);
 #undef SUM_COLUMN
 }
 
@@ -271,13 +317,15 @@ INLINE void sum_taps(const wgrad_geometry *geometry, const tile_extents tile, co
     UNROLL
     for (int w = 0; w < tile.channels; w++)
         index[w] = job->scratch->index[first_w + w];
-    int64_t inner = block->first, inner_end = block->end;
+    const int64_t end = WHOLE_ROWS ? OW : block->end;
+    int64_t inner = WHOLE_ROWS ? 0 : block->first, inner_end = end;
+    UNROLL
     for (int k = 0; k < tile.taps; k++) {
-        inner = larger(inner, job->scratch->first_inside[kw + k]);
-        inner_end = smaller(inner_end, job->scratch->end_inside[kw + k]);
+        inner = larger(inner, first_column(geometry, job, kw + k));
+        inner_end = smaller(inner_end, end_column(geometry, job, kw + k));
     }
     if (inner >= inner_end)
-        inner = inner_end = block->end;
+        inner = inner_end = end;
     const int64_t shift = (kw * DILATION_W - PAD_W) * windowed_step(geometry, tile);
     for (int64_t r = 0; r < block->rows; r++) {
         const int64_t *const at = block->windowed.row + r * TAP_ROWS + tap_row;
