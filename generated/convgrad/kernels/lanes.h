@@ -22,7 +22,7 @@
 #else
 #define VECTORS 2
 #define TAP_H 1
-#define TAP_W 4
+#define TAP_W 3 /* or one tap; every size in between would take the compiler longer */
 #define CHANNELS 1
 #define COLUMNS 1
 #define PREFETCH 0
@@ -349,7 +349,7 @@ INLINE void sum_taps(const wgrad_geometry *geometry, const tile_extents tile, co
     flush_sums(geometry, tile, &total, tap_row, kw, first_w, sums, add);
 }
 
-/* One block of all taps, tile by tile: any size, the largest of 4, 3, 2, 1 taps; specialised, sizes that differ by one
+/* One block of all taps, tile by tile: any size, TAP_W taps or one; specialised, sizes that differ by one
  * along each side, the large ones first. */
 INLINE void sum_block_of_tile(const wgrad_geometry *geometry, const int vectors, const int permuted, const int packed,
                               const tile_job *job, const sum_block *block, float *sums, int add)
@@ -365,7 +365,7 @@ INLINE void sum_block_of_tile(const wgrad_geometry *geometry, const int vectors,
 #ifdef WGRAD_SIZES
             taps = kw < WGRAD_LARGE_W * TAP_W ? TAP_W : TAP_W - 1;
 #else
-            taps = (int)smaller(TAP_W, KW - kw);
+            taps = KW - kw >= TAP_W ? TAP_W : 1;
 #endif
             for (int64_t w = 0; w < WINDOWED; w += channels) {
 #define SUM_TAPS(h, k, c)                                                                                              \
@@ -385,12 +385,10 @@ INLINE void sum_block_of_tile(const wgrad_geometry *geometry, const int vectors,
                 }
 #else
                 channels = 1;
-                switch (taps) {
-                case 4: SUM_TAPS(1, 4, 1); break;
-                case 3: SUM_TAPS(1, 3, 1); break;
-                case 2: SUM_TAPS(1, 2, 1); break;
-                default: SUM_TAPS(1, 1, 1);
-                }
+                if (taps == TAP_W)
+                    SUM_TAPS(1, TAP_W, 1);
+                else
+                    SUM_TAPS(1, 1, 1);
 #endif
 #undef SUM_TAPS
             }

@@ -65,7 +65,7 @@ def _even(total: int, most: int) -> int:
 
 def _list_tiles(problem: Problem) -> Iterator[Tile]:
     if not problem.specialised:
-        yield Tile(rows=1, taps=4, channels=1, vectors=2, columns=1)  # as in kernels/lanes.h
+        yield Tile(rows=1, taps=3, channels=1, vectors=2, columns=1)  # as in kernels/lanes.h
         return
     geometry = problem.geometry
     vectors_in_all = ceil_divide(geometry.G, _vector_groups(problem))
