@@ -10,6 +10,7 @@ then. Buffers are full of NaN before, scratch included, so what is read without 
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import faulthandler
 import itertools
@@ -39,6 +40,7 @@ from reference.kernel_runs import (
     place_gradient,
     reference,
     run_items,
+    small_caches,
 )
 
 STRATEGIES = ("direct", "outer", "lanes")
@@ -89,6 +91,8 @@ def draw_guarded(number: int) -> tuple[Geometry, str]:
     while True:
         axes = [draw_axis(rng, name, fixed) for name in "DHW"[3 - rank :]]
         N, G, P, W = (fixed.get(name) or rng.choice((1, 1, 2, 3, 4, 5, rng.randint(1, LONGEST))) for name in "NGPW")
+        if rng.random() < 0.15:  # wide enough for several tiles of both channels
+            P, W = fixed.get("P") or rng.randint(9, LONGEST), fixed.get("W") or rng.randint(7, LONGEST)
         if None in axes:
             continue
         O, I, K, stride, dilation, pad = zip(*[(1, 1, 1, 1, 1, 0)] * (3 - rank), *filter(None, axes), strict=True)
@@ -104,16 +108,18 @@ def list_guarded(geometry: Geometry, rng: random.Random, isa: str, specialised: 
     """A schedule of each strategy, with any of its tiles; slabs are not for kernels alone."""
     for strategy in STRATEGIES:
         for build in (False, True) if specialised and strategy != "direct" else (False,):
-            found = [
-                schedule
-                for threads in (1, 8)
-                for schedule in list_schedules(
-                    geometry, "f32", isa, specialised=build, threads=threads, strategy=strategy
-                )
-                if schedule.slabs == 1 and schedule.scratch_bytes <= REGION_BYTES
-            ]
+            with small_caches() if rng.random() < 0.5 else contextlib.nullcontext():
+                found = [
+                    schedule
+                    for threads in (1, 8)
+                    for schedule in list_schedules(
+                        geometry, "f32", isa, specialised=build, threads=threads, strategy=strategy
+                    )
+                    if schedule.slabs == 1 and schedule.scratch_bytes <= REGION_BYTES
+                ]
+            strips = [schedule for schedule in found if schedule.fields["strip"] < schedule.fields["span"]]
             if found:
-                yield rng.choice(found)
+                yield rng.choice(strips or found)
 
 
 def check_geometry(
@@ -138,6 +144,10 @@ def check_geometry(
         strays = [region.strays() for region in regions]
         assert not any(strays), f"{strays} words beside plain, windowed, out and scratch were written: {schedule}"
         runs[f"{schedule.kernel.strategy} {isa}{' specialised' if schedule.specialised else ''}"] += 1
+        if schedule.kernel.strategy == "outer":
+            runs["strips"] += schedule.fields["strip"] < schedule.fields["span"]
+            runs["packed vectors"] += schedule.fields["pack_vectors"]
+            runs["packed rows"] += schedule.fields["pack_rows"]
     runs["geometries"] += 1
 
 
@@ -185,6 +195,8 @@ def test_guard_pages(part: int, tmp_path: Path) -> None:
         assert runs[f"direct {isa}"] == runs[f"outer {isa}"] >= share - 1
         assert runs[f"lanes {isa}"] >= 0.5 * share
     assert sum(count for name, count in runs.items() if name.endswith("specialised")) >= 3, runs
+    for name in ("strips", "packed vectors", "packed rows"):
+        assert runs[name] >= 3, (name, runs)
 
 
 def test_every_extent_has_every_length_on_every_row() -> None:

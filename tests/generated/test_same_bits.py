@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+from collections import Counter
 from dataclasses import replace
 from math import prod
 
@@ -24,7 +25,16 @@ from convgrad.isa import ISAS, list_isas
 from convgrad.planner import Schedule, list_schedules, plan_schedule
 from convgrad.strategies.draft import Problem, count_live_rows
 from convgrad.summation import merge_axes, plan_summation
-from reference.kernel_runs import Floats, allocate, compute, draw_geometry, draw_tensors, run_items
+from reference.kernel_runs import (
+    Floats,
+    allocate,
+    compute,
+    draw_geometry,
+    draw_tensors,
+    place_gradient,
+    run_items,
+    small_caches,
+)
 
 LONG_RUN = os.environ.get("CONVGRAD_LONG") == "1"
 GEOMETRIES = 1600 if LONG_RUN else 240
@@ -61,6 +71,30 @@ def test_strategies_tiles_and_instruction_sets(part: int) -> None:
     assert compared >= 4 * GEOMETRIES // PARTS
 
 
+def test_strips_and_packing() -> None:
+    """What large layers do, on small ones: strips, and vectors and rows packed that could be read in place."""
+    met: Counter[str] = Counter()
+    for number in range(GEOMETRIES // 3):
+        rng = random.Random(f"strips {number}")
+        drawn = draw_geometry(rng)
+        sizes = min(drawn.N, 2), min(drawn.G, 2), rng.randint(9, 40), rng.randint(7, 30)
+        axes = (drawn.O, drawn.I, drawn.K), (drawn.stride, drawn.dilation, drawn.pad)
+        geometry = place_gradient(rng, drawn.rank, drawn.data_format, sizes, *axes)
+        plain, windowed = draw_tensors(geometry, number)
+        for isa in list_isas():
+            expected = direct(geometry, isa, plain, windowed)
+            with small_caches():
+                schedules = list(list_schedules(geometry, "f32", isa, strategy="outer"))
+            for schedule in schedules:
+                assert_same(compute(schedule, plain, windowed), expected, schedule)
+                fields = schedule.fields
+                met["strips"] += fields["strip"] < fields["span"]
+                met["vectors"] += fields["pack_vectors"]
+                met["rows"] += fields["pack_rows"]
+                met["all"] += fields["strip"] < fields["span"] and fields["pack_vectors"] and fields["pack_rows"]
+    assert all(met[name] >= 20 for name in ("strips", "vectors", "rows", "all")), met
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_specialised_kernels(part: int) -> None:
     """The tile that is planned, and any other one of each strategy."""
@@ -73,7 +107,8 @@ def test_specialised_kernels(part: int) -> None:
         expected = direct(geometry, isa, plain, windowed)
         chosen = [plan_schedule(geometry, "f32", isa, specialised=True)]
         for strategy in ("outer", "lanes"):
-            schedules = list(list_schedules(geometry, "f32", isa, specialised=True, strategy=strategy))
+            with small_caches():
+                schedules = list(list_schedules(geometry, "f32", isa, specialised=True, strategy=strategy))
             chosen += [rng.choice(schedules)] if schedules else []
         for schedule in chosen:
             assert schedule.specialised

@@ -6,6 +6,7 @@ Also geometries for that, in terms of roles, and their gradient in float64.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -13,10 +14,12 @@ import itertools
 import random
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +29,7 @@ from convgrad.geometry import Geometry
 from convgrad.isa import ISAS
 from convgrad.loader import KERNEL_FOLDER, load_kernel, load_runtime
 from convgrad.planner import Schedule
+from convgrad.strategies import outer
 
 Floats = npt.NDArray[np.float32]
 
@@ -33,6 +37,14 @@ SIZES = ("N", "G", "P", "W", "O", "I", "K", "stride", "dilation", "pad")
 PLACES = ("out_group", "out_plain", "out_windowed", "out_tap")
 CACHE_LINE = 64
 _FUNCTION = "void (*)(const wgrad_geometry *, const void *, const void *, void *, void *, int64_t, int64_t)"
+
+
+@contextlib.contextmanager
+def small_caches() -> Iterator[None]:
+    """Plan for caches so small that rows go in strips, and that vectors and rows are packed, at any size."""
+    machine = replace(outer.MACHINE, l2_bytes=0, far_bytes=0)
+    with mock.patch.multiple(outer, MACHINE=machine, VECTOR_READS=1, ROW_READS=1):
+        yield
 
 
 def make_geometry(schedule: Schedule, accumulate: bool = False) -> Any:

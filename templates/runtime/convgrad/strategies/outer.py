@@ -28,6 +28,10 @@ ACCUMULATOR_ROWS = {32: {1: 24, 2: 14, 3: 9, 4: 6}, 16: {1: 12, 2: 6, 3: 4, 4: 3
 """By registers, by vectors: rows whose accumulators, with the vectors and a broadcast, fit in the registers."""
 PAIR_ROWS = 14
 """Rows of (tap, channel) pairs: each needs a pointer as well."""
+VECTOR_READS = 128
+"""Reads of a packed vector that are worth the copy."""
+ROW_READS = 4
+"""Reads of a packed row that are worth the copy."""
 FEW_ROWS = 16
 """With no more rows than this, vectors come from memory at the pace of the products."""
 
@@ -163,8 +167,8 @@ def _packs(problem: Problem, tile: Tile) -> tuple[bool, bool]:
         return False, False
     tiles = ceil_divide(tile.across, tile.vectors * problem.isa.lanes)
     return (
-        _is_far(problem, tile.across) and tile.along * taps >= 128,
-        _is_far(problem, tile.along // 2) and tiles * taps >= 4 and prod(geometry.stride) <= taps,
+        _is_far(problem, tile.across) and tile.along * taps >= VECTOR_READS,
+        _is_far(problem, tile.along // 2) and tiles * taps >= ROW_READS and prod(geometry.stride) <= taps,
     )
 
 
