@@ -104,7 +104,8 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
                         clear_cache(&scratch->cache);
                     job.windowed = pack_windowed(geometry, group, run, &scratch->cache, windowed);
                 } else {
-                    float *const panel = scratch->panel + (geometry->strip < SPAN ? number : 0) * plain_panel_size(geometry, VECTORS);
+                    const int64_t kept = geometry->strip < SPAN ? number : 0; /* a panel of its own, for more strips */
+                    float *const panel = scratch->panel + kept * plain_panel_size(geometry, VECTORS);
                     job.plain = find_packed(group, job.vectors * LANES, panel, scratch->panel_row);
                     if (first == 0)
                         pack_plain(geometry, group, run, panel, plain);
