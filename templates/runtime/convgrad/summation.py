@@ -78,7 +78,7 @@ def merge_axes(geometry: Geometry) -> Geometry:
     """The same sum with as few and as long rows as can be: a 1 x 1 kernel walks one long row.
 
     An axis on which the kernel only walks (one tap, stride 1, no padding, O = I) joins its inner neighbour when that
-    only walks too. A trailing axis of extent 1 is dropped.
+    only walks too. A trailing axis of extent 1 is dropped. Taps of patches, side by side in memory, become channels.
     """
 
     def walks(axis: int) -> bool:
@@ -87,7 +87,17 @@ def merge_axes(geometry: Geometry) -> Geometry:
 
     while True:
         (D, H, X), (ID, IH, IX) = geometry.O, geometry.I
-        if walks(2) and walks(1) and H > 1:
+        if _has_patches(geometry):
+            taps = geometry.K[2]
+            geometry = replace(
+                geometry,
+                W=taps * geometry.W,
+                I=(ID, IH, IX // taps),
+                K=(*geometry.K[:2], 1),
+                stride=(*geometry.stride[:2], 1),
+                out_tap=(*geometry.out_tap[:2], 0),
+            )
+        elif walks(2) and walks(1) and H > 1:
             geometry = _drop(geometry, 1, (1, D, H * X), (1, ID, IH * IX))
         elif walks(1) and walks(0) and D > 1:
             geometry = _drop(geometry, 0, (1, D * H, X), (1, ID * IH, IX))
@@ -95,6 +105,22 @@ def merge_axes(geometry: Geometry) -> Geometry:
             geometry = _drop(geometry, 2, (1, D, H), (1, ID, IH))
         else:
             return geometry
+
+
+def _has_patches(geometry: Geometry) -> bool:
+    """Whether the taps of a row and their channels are one run of memory, in the windowed tensor and in the gradient,
+    that the next position follows."""
+    taps = geometry.K[2]
+    return (
+        geometry.data_format == "NXC"
+        and geometry.G == 1
+        and taps > 1
+        and geometry.stride[2] == taps
+        and geometry.dilation[2] == 1
+        and geometry.pad[2] == 0
+        and geometry.I[2] % taps == 0
+        and geometry.out_tap[2] == geometry.W * geometry.out_windowed
+    )
 
 
 def _drop(geometry: Geometry, axis: int, O: tuple[int, ...], I: tuple[int, ...]) -> Geometry:
