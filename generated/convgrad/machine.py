@@ -13,6 +13,7 @@ class Machine:
     fma_ports         vector multiply-adds that it starts in a cycle
     load_ports        vector loads, likewise
     issue             vector instructions, likewise
+    front_end         instructions of any kind that it brings in, when its other thread is busy as well
     least_cycles      from one multiply-add into an accumulator to the next, with what a loop costs around it
     l1_bytes          first-level data cache
     l2_bytes          second-level cache of one core
@@ -24,11 +25,12 @@ class Machine:
     fma_ports: int = 2
     load_ports: int = 2
     issue: int = 3
+    front_end: float = 3.5
     least_cycles: float = 5.2
     l1_bytes: int = 48 << 10
     l2_bytes: int = 1 << 20
     far_bytes: int = 1024
-    far_cycles: float = 2.0
+    far_cycles: float = 3.2
     transpose_cycles: float = 0.35
 
 

@@ -98,8 +98,11 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int) -> flo
     unaligned = 1.5 if lanes == 16 else 1.0  # a vector of a whole cache line mostly lies in two
     loads = rows + vectors * unaligned + (0.6 * rows if tile.merged else 0)
     far = _is_far(problem, tile.across) and not _packs(problem, tile)[0]
+    # Multiply-adds, broadcasts, loads and prefetches of vectors; the loop, and prefetches of what is broadcast.
+    instructions = rows * vectors + rows + 2 * vectors + 5
     cycles = max(
         rows * vectors / MACHINE.fma_ports,
+        instructions / MACHINE.front_end,
         MACHINE.least_cycles,
         loads / MACHINE.load_ports,
         far * MACHINE.far_cycles * vectors,
