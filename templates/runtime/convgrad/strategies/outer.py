@@ -147,6 +147,9 @@ def _cost(problem: Problem, tile: Tile) -> float:
         cycles *= 1.06  # a tie goes to vectors of plain channels
     if tile.exchanged and not problem.channels_last and taps > 1:
         cycles += 1.5 * geometry.P * geometry.W * taps  # a gradient with taps innermost is stored float by float
+    if not tile.exchanged and not tile.merged and not problem.channels_last:
+        run = tile.rows * taps  # floats of each lane that are stored in a row, after a transpose
+        cycles += 0.5 * tile.span * taps * tile.across * round_up(run, lanes) / run
     return cycles * geometry.G
 
 
