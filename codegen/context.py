@@ -86,6 +86,7 @@ class KernelContext:
 
     @property
     def image_rows_of_geometry(self) -> str:
+        """The same, before the extents have names."""
         return " * ".join(f"geometry->O[{axis.slot}]" for axis in self.outer_axes) or "1"
 
     @property

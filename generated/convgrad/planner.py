@@ -31,6 +31,8 @@ _KERNELS: dict[tuple[int, str, str, str], Kernel] = {
     (row.rank, row.data_format, row.dtype, row.strategy): row for row in KERNELS
 }
 _AXES = "DHW"
+_UNUSED_FIELDS = dict.fromkeys(("exchanged", "span", "strip", "pack_vectors", "pack_rows", "slots"), 0)
+"""Fields of the schedule that not every strategy has a use for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ def _make_schedule(problem: Problem, kernel: Kernel, draft: Draft) -> Schedule:
         items=draft.items,
         slabs=draft.slabs,
         scratch_bytes=draft.scratch_bytes,
-        fields={**problem.order.fields, **draft.fields, "out_slab": slab},
+        fields={**problem.order.fields, **_UNUSED_FIELDS, **draft.fields, "out_slab": slab},
         sizes={**_list_sizes(problem.geometry), **draft.sizes} if specialised else None,
         cost=draft.cost,
     )

@@ -26,6 +26,7 @@ from convgrad import loader
 from convgrad.cache import VARIABLE, Cache, cache_directory
 from convgrad.commands.console import make_console, print_json
 from convgrad.compiler import find_compiler, require_python_headers
+from convgrad.cpus import usable_cpus
 from convgrad.errors import CompileError, SpecError
 from convgrad.isa import detect_isa
 from convgrad.kernel import Kernel
@@ -142,8 +143,8 @@ def _examine_python(report: Report) -> None:
 
 def _examine_cpu(report: Report) -> None:
     model, flags = read_processor()
+    usable = usable_cpus()
     present = [name for name in _INSTRUCTION_SETS if name in flags]
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     report.sections["cpu"] = {
         "model": model,
         "architecture": platform.machine(),

@@ -12,7 +12,7 @@
 
 #ifdef WGRAD_SIZES
 #define VECTORS WGRAD_VECTORS
-#define ROWS WGRAD_ROWS             /* rows of a large tile; the others have one less */
+#define ROWS WGRAD_ROWS               /* rows of a large tile; the others have one less */
 #define LARGE_TILES WGRAD_LARGE_TILES /* large tiles of a span: they come first */
 #define EXCHANGED WGRAD_EXCHANGED
 #define SPAN ((void)geometry, (int64_t)WGRAD_SPAN)
@@ -22,15 +22,16 @@
 #else
 #define VECTORS 2
 #define ROWS (REGISTERS == 32 ? 12 : LANES == 8 ? 4 : 6)
-#define FEW_ROWS (REGISTERS == 32 ? 4 : 2) /* every size in between would take the compiler longer */
+#define SMALL_TILE (REGISTERS == 32 ? 4 : 2) /* every size in between would take the compiler longer */
 #define EXCHANGED (geometry->exchanged)
 #define SPAN (geometry->span)
 #define PACK_VECTORS (geometry->pack_vectors)
 #define PACK_ROWS (geometry->pack_rows)
 #define PREFETCH 8 /* positions ahead: those of a wide NXC tensor are too far apart for the processor to foresee */
 #endif
-#define SCALAR_PREFETCH 16
-#define AT_ONCE 8         /* register tiles of one pass over a group, at least: their sums stay in the first-level cache */
+#define SCALAR_PREFETCH 16 /* positions ahead: what is broadcast may come from the third-level cache */
+/* Register tiles of one pass over a group, and spans of one: their sums stay in the first-level cache. */
+#define AT_ONCE 8
 #define SPANS_AT_ONCE 16
 #define MERGED (!EXCHANGED && SPAN != WINDOWED)
 
@@ -54,9 +55,7 @@ typedef struct tile_job {
 /* The scratch of one thread. */
 typedef struct scratch_parts {
     tap_range *taps;
-    row_group group;
-    row_cache cache;
-    int64_t *panel_row;
+    row_tables tables;
     float *panel, *sums, *ladder;
 } scratch_parts;
 
@@ -81,27 +80,15 @@ INLINE int64_t strip_vectors(const wgrad_geometry *geometry)
 /* Divide the scratch, in steps of whole cache lines; convgrad/strategies/outer.py adds up the same pieces. */
 static inline scratch_parts carve_scratch(const wgrad_geometry *geometry, void *memory)
 {
-    const int64_t table = round_up(geometry->group_rows * TAP_ROWS, 16), rows = round_up(geometry->group_rows, 16);
     const int64_t panels = geometry->strip < SPAN ? geometry->tiles : 1; /* kept for the next strip */
     int64_t *words = memory;
-    scratch_parts result = {.cache.slots = geometry->slots};
+    scratch_parts result;
     result.taps = (tap_range *)words;
     words += round_up(4 * TAP_ROWS * KW, 16);
-    result.group.plain_row = words;
-    words += rows;
-    result.panel_row = words;
-    words += rows;
-    result.group.windowed_row = words;
-    words += table;
-    result.group.input_row = words;
-    words += table;
-    result.cache.row = words;
-    words += table;
-    result.cache.number = words;
-    words += round_up(geometry->slots, 16);
+    words = carve_tables(geometry, words, &result.tables);
     result.panel = (float *)words;
-    result.cache.panel = result.panel + panels * plain_panel_size(geometry, VECTORS);
-    result.sums = result.cache.panel + geometry->slots * slot_size(geometry, strip_vectors(geometry));
+    result.tables.cache.panel = result.panel + panels * plain_panel_size(geometry, VECTORS);
+    result.sums = result.tables.cache.panel + geometry->slots * slot_size(geometry, strip_vectors(geometry));
     result.ladder = result.sums + tile_size(geometry);
     for (int64_t t = 0; t < TAP_ROWS * KW; t++)
         result.taps[t] = (tap_range){t / KW, t % KW * DILATION_W - PAD_W, first_inside(geometry, t % KW),
@@ -252,9 +239,9 @@ INLINE void sum_span(const wgrad_geometry *geometry, const int rows, const int v
 }
 
 #ifdef WGRAD_SIZES
-INLINE int tile_rows(int64_t row, int64_t span)
+INLINE int tile_rows(const wgrad_geometry *geometry, int64_t row)
 {
-    (void)span;
+    (void)geometry;
     return row < LARGE_TILES * ROWS ? ROWS : ROWS - 1;
 }
 
@@ -268,10 +255,10 @@ INLINE void sum_rows(const wgrad_geometry *geometry, const int rows, const int v
 }
 #else
 /* The largest of the sizes below that is left. */
-INLINE int tile_rows(int64_t row, int64_t span)
+INLINE int tile_rows(const wgrad_geometry *geometry, int64_t row)
 {
-    const int64_t left = span - row;
-    return left >= ROWS ? ROWS : left >= FEW_ROWS ? FEW_ROWS : 1;
+    const int64_t left = SPAN - row;
+    return left >= ROWS ? ROWS : left >= SMALL_TILE ? SMALL_TILE : 1;
 }
 
 INLINE void sum_rows(const wgrad_geometry *geometry, const int rows, const int vectors, const tile_job *job,
@@ -281,8 +268,8 @@ INLINE void sum_rows(const wgrad_geometry *geometry, const int rows, const int v
     case 1:
         sum_span(geometry, 1, vectors, job, span, row, block, sums, add);
         break;
-    case FEW_ROWS:
-        sum_span(geometry, FEW_ROWS, vectors, job, span, row, block, sums, add);
+    case SMALL_TILE:
+        sum_span(geometry, SMALL_TILE, vectors, job, span, row, block, sums, add);
         break;
     default:
         sum_span(geometry, ROWS, vectors, job, span, row, block, sums, add);
@@ -295,7 +282,7 @@ INLINE int64_t strip_end(const wgrad_geometry *geometry, int64_t first)
 {
     int64_t end = first;
     while (end < SPAN && end - first < geometry->strip)
-        end += tile_rows(end, SPAN);
+        end += tile_rows(geometry, end);
     return end;
 }
 
@@ -360,11 +347,66 @@ INLINE tile_job begin_tile(const wgrad_geometry *geometry, const scratch_parts *
     return job;
 }
 
-/* Whether the vectors of a tile are next to each other as they are, and worth reading there. */
-INLINE int is_in_place(const wgrad_geometry *geometry, const tile_job *job)
+/* Where the rows of a strip are: in place, or packed now. */
+static inline view place_rows(const wgrad_geometry *geometry, row_tables *tables, int64_t g, int64_t first, int64_t end,
+                              const float *windowed)
 {
-    (void)geometry;
-    return CHANNELS_LAST && job->count == job->vectors * LANES && !PACK_VECTORS;
+    if (!PACK_ROWS)
+        return (view){windowed + g * WINDOWED * WINDOWED_CHANNEL, tables->group.windowed_row, WINDOWED_STEP};
+    const channel_run run = {g * WINDOWED + first, end - first, ceil_divide(end - first, LANES), LANES};
+    clear_cache(&tables->cache); /* what is held are other rows */
+    view rows = pack_windowed(geometry, &tables->group, run, &tables->cache, windowed);
+    rows.base -= first;
+    return rows;
+}
+
+/* Turn the view of the tensor whose channels are lanes to the vectors of a tile: in place, or packed. `number` counts
+ * the tiles of the item, and `fresh` says that what the cache holds are other channels. */
+static inline void place_vectors(const wgrad_geometry *geometry, scratch_parts *scratch, tile_job *job, int64_t g,
+                                 int64_t number, int fresh, const float *plain, const float *windowed)
+{
+    row_tables *const tables = &scratch->tables;
+    const channel_run run
+        = {job->channel + g * (EXCHANGED ? WINDOWED : PLAIN), job->count, job->vectors, LANES};
+    if (CHANNELS_LAST && job->count == job->vectors * LANES && !PACK_VECTORS) {
+        if (EXCHANGED)
+            job->windowed.base += job->channel;
+        else
+            job->plain.base += job->channel;
+    } else if (EXCHANGED) {
+        if (fresh)
+            clear_cache(&tables->cache);
+        job->windowed = pack_windowed(geometry, &tables->group, run, &tables->cache, windowed);
+    } else {
+        const int64_t kept = geometry->strip < SPAN ? number : 0; /* a panel of its own, for the next strips */
+        float *const panel = scratch->panel + kept * plain_panel_size(geometry, VECTORS);
+        job->plain = find_packed(&tables->group, run.vectors * LANES, panel, tables->panel_row);
+        if (job->first == 0)
+            pack_plain(geometry, &tables->group, run, panel, plain);
+    }
+}
+
+/* One block of rows first..end-1 of spans some..some_end-1. `done`: it is the last block of its group. */
+static inline void sum_tiles(const wgrad_geometry *geometry, const tile_job *job, const sum_block *block, int64_t first,
+                             int64_t end, int64_t some, int64_t some_end, int add, int done, int transposed)
+{
+    const int64_t width = job->vectors * LANES;
+    for (int64_t row = first, rows; row < end; row += rows) {
+        rows = tile_rows(geometry, row);
+        for (int64_t span = some; span < some_end; span++) {
+            const int64_t at = (row * job->spans + span * rows) * width;
+            if (job->vectors == VECTORS)
+                sum_rows(geometry, (int)rows, VECTORS, job, span, row, block, job->sums + at, add);
+            else
+                sum_rows(geometry, (int)rows, 1, job, span, row, block, job->sums + at, add);
+            if (!done)
+                continue;
+            const float *const whole = ladder_add(job->sums + at, job->ladder + at, job->level_size, rows * width,
+                                                  job->index, job->last);
+            if (whole && !transposed)
+                store_span(geometry, job, span, row, (int)rows, whole);
+        }
+    }
 }
 
 /* Sum one group, and store what is whole. Few register tiles at a time, so that the panels of a block and the sums stay
@@ -372,45 +414,26 @@ INLINE int is_in_place(const wgrad_geometry *geometry, const tile_job *job)
 static inline void run_tile(const wgrad_geometry *geometry, const row_group *group, const tile_job *job)
 {
     const int transposed = lane_step(geometry) != 1 && taps_are_innermost(geometry);
-    const int64_t width = job->vectors * LANES;
-    int64_t next;
-    for (int64_t first = job->first; first < job->end; first = next) {
-        next = first;
-        for (int64_t tiles = 0; next < job->end && tiles < AT_ONCE; tiles += job->spans)
-            next += tile_rows(next, SPAN);
+    const int64_t levels = ladder_levels(job->last + 1);
+    const float *const whole = levels ? job->ladder + (levels - 1) * job->level_size : job->sums;
+    int64_t end;
+    for (int64_t first = job->first; first < job->end; first = end) {
+        end = first;
+        for (int64_t tiles = 0; end < job->end && tiles < AT_ONCE; tiles += job->spans)
+            end += tile_rows(geometry, end);
         for (int64_t some = 0; some < job->spans; some += SPANS_AT_ONCE)
             for (int64_t r = 0; r == 0 || r < group->rows; r += geometry->block_rows)
                 for (int64_t c = 0; c < group->columns; c += geometry->block_columns) {
                     const sum_block block = find_block(geometry, group, job->plain, job->windowed, r, c);
-                    const int add = r > 0 || c > 0;
                     const int done = r + block.rows == group->rows && c + geometry->block_columns >= group->columns;
-                    int rows;
-                    for (int64_t row = first; row < next; row += rows) {
-                        rows = tile_rows(row, SPAN);
-                        for (int64_t span = some; span < smaller(job->spans, some + SPANS_AT_ONCE); span++) {
-                            const int64_t at = (row * job->spans + span * rows) * width;
-                            if (job->vectors == VECTORS)
-                                sum_rows(geometry, rows, VECTORS, job, span, row, &block, job->sums + at, add);
-                            else
-                                sum_rows(geometry, rows, 1, job, span, row, &block, job->sums + at, add);
-                            if (!done)
-                                continue;
-                            const float *const whole = ladder_add(job->sums + at, job->ladder + at, job->level_size,
-                                                                  rows * width, job->index, job->last);
-                            if (whole && !transposed)
-                                store_span(geometry, job, span, row, rows, whole);
-                        }
-                    }
+                    sum_tiles(geometry, job, &block, first, end, some, smaller(job->spans, some + SPANS_AT_ONCE),
+                              r > 0 || c > 0, done, transposed);
                 }
-        if (transposed && job->index == job->last) {
-            const int64_t levels = ladder_levels(job->last + 1);
-            const float *const whole = levels ? job->ladder + (levels - 1) * job->level_size : job->sums;
-            int rows;
-            for (int64_t row = first; row < next; row += rows) {
-                rows = tile_rows(row, SPAN);
-                store_transposed(geometry, job, row, rows, whole + row * job->spans * width);
+        if (transposed && job->index == job->last)
+            for (int64_t row = first, rows; row < end; row += rows) {
+                rows = tile_rows(geometry, row);
+                store_transposed(geometry, job, row, (int)rows, whole + row * job->spans * job->vectors * LANES);
             }
-        }
     }
 }
 

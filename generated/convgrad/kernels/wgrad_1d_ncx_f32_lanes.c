@@ -60,7 +60,7 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
                      scratch_parts *scratch, int64_t first_tile, int64_t end_tile, int64_t first_group,
                      int64_t end_group)
 {
-    row_group *const group = &scratch->group;
+    row_group *const group = &scratch->tables.group;
     for (int64_t index = first_group; index < end_group; index++) {
         find_rows(geometry, index, group);
         for (int64_t t = first_tile; t < end_tile; t++) {
@@ -72,10 +72,10 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
                 const channel_run plain_run = {job.g * PLAIN, job.count * PLAIN, job.vectors, PLAIN_LANES};
                 const channel_run windowed_run = {job.g * WINDOWED, job.count * WINDOWED, job.vectors, WINDOWED_LANES};
                 if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
-                    clear_cache(&scratch->cache);
-                job.windowed = pack_windowed(geometry, group, windowed_run, &scratch->cache, windowed);
+                    clear_cache(&scratch->tables.cache);
+                job.windowed = pack_windowed(geometry, group, windowed_run, &scratch->tables.cache, windowed);
                 pack_plain(geometry, group, plain_run, scratch->panel, plain);
-                job.plain = find_packed(group, job.vectors * LANES, scratch->panel, scratch->panel_row);
+                job.plain = find_packed(group, job.vectors * LANES, scratch->panel, scratch->tables.panel_row);
             }
             run_tile(geometry, group, &job, scratch->sums);
             const int64_t size = tile_size(geometry), used = size / VECTORS * job.vectors;

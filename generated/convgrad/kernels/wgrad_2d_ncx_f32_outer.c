@@ -65,47 +65,25 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
                      scratch_parts *scratch, int64_t g, int64_t first_tile, int64_t end_tile, int64_t first_group,
                      int64_t end_group)
 {
-    row_group *const group = &scratch->group;
+    row_tables *const tables = &scratch->tables;
     for (int64_t index = first_group; index < end_group; index++) {
-        find_rows(geometry, index, group);
+        find_rows(geometry, index, &tables->group);
         for (int64_t first = 0, end; first < SPAN; first = end) {
             end = strip_end(geometry, first);
-            view rows = {windowed + g * WINDOWED * WINDOWED_CHANNEL, group->windowed_row, WINDOWED_STEP};
-            if (PACK_ROWS) {
-                const channel_run run = {g * WINDOWED + first, end - first, ceil_divide(end - first, LANES), LANES};
-                clear_cache(&scratch->cache); /* what is held are other rows */
-                rows = pack_windowed(geometry, group, run, &scratch->cache, windowed);
-                rows.base -= first;
-            }
+            const view rows = place_rows(geometry, tables, g, first, end, windowed);
             for (int64_t t = first_tile; t < end_tile; t++) {
                 tile_job job = begin_tile(geometry, scratch, t);
-                const int64_t in_group = g * (EXCHANGED ? WINDOWED : PLAIN), number = t - first_tile;
-                const channel_run run = {job.channel + in_group, job.count, job.vectors, LANES};
                 job.first = first;
                 job.end = end;
                 job.index = index - first_group;
                 job.last = end_group - first_group - 1;
                 job.out = out;
-                job.ladder = scratch->ladder + number * tile_size(geometry);
-                job.plain = (view){plain + g * PLAIN * PLAIN_CHANNEL, group->plain_row, PLAIN_STEP};
+                job.ladder = scratch->ladder + (t - first_tile) * tile_size(geometry);
+                job.plain = (view){plain + g * PLAIN * PLAIN_CHANNEL, tables->group.plain_row, PLAIN_STEP};
                 job.windowed = rows;
-                if (is_in_place(geometry, &job)) {
-                    if (EXCHANGED)
-                        job.windowed.base += job.channel;
-                    else
-                        job.plain.base += job.channel;
-                } else if (EXCHANGED) {
-                    if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
-                        clear_cache(&scratch->cache);
-                    job.windowed = pack_windowed(geometry, group, run, &scratch->cache, windowed);
-                } else {
-                    const int64_t kept = geometry->strip < SPAN ? number : 0; /* a panel of its own, for more strips */
-                    float *const panel = scratch->panel + kept * plain_panel_size(geometry, VECTORS);
-                    job.plain = find_packed(group, job.vectors * LANES, panel, scratch->panel_row);
-                    if (first == 0)
-                        pack_plain(geometry, group, run, panel, plain);
-                }
-                run_tile(geometry, group, &job);
+                place_vectors(geometry, scratch, &job, g, t - first_tile, index == first_group || geometry->tiles > 1,
+                              plain, windowed);
+                run_tile(geometry, &tables->group, &job);
             }
         }
     }

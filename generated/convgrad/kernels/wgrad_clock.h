@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Measures: a kernel and a peer in a loop, and what the machine could do at best. For the benchmark; no kernel needs it.
+ * Measures: a kernel and a peer in a loop, and what the machine could do at best. For the benchmark: no kernel needs
+ * it.
  *
  * Two clocks run side by side: the wall's, and the CPU time of the calling thread, which does not count what other
  * programs take. Both in seconds.

@@ -22,13 +22,7 @@ def _draft_all(problem: Problem) -> Iterator[Draft]:
         scratch_bytes=4 * tile.plain * tile.windowed * problem.order.levels,
         slabs=1,
         fields={
-            "exchanged": 0,
-            "span": 0,
             "tiles": 1,
-            "strip": 0,
-            "pack_vectors": 0,
-            "pack_rows": 0,
-            "slots": 0,
             "slab_groups": FAN_OUT ** max(1, problem.order.levels),
         },
         sizes={},

@@ -57,7 +57,7 @@ class Draft:
     items          work items
     scratch_bytes  of each running thread
     slabs          parts that the sum is cut into, each with items of its own
-    fields         of wgrad_geometry, beside its sizes
+    fields         of wgrad_geometry that the strategy has a use for, beside its sizes
     sizes          compile-time constants of a specialised build beside the sizes, by their names in C
     """
 
@@ -115,7 +115,7 @@ def plan_panels(problem: Problem, width: int, slots: int, slot_width: int) -> in
     """Floats of what is packed: of a group of the plain tensor `width` lanes, of `slots` windowed rows `slot_width`."""
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
     reach = (order.group_columns - 1) * geometry.stride[2] + (geometry.K[2] - 1) * geometry.dilation[2] + 1
-    plain = round_up(order.group_rows * order.group_columns + lanes, lanes)
+    plain = round_up(order.group_rows * order.group_columns, lanes)
     return plain * width + slots * round_up(min(geometry.I[2], reach), lanes) * slot_width
 
 

@@ -145,18 +145,13 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
         cost=_cost(problem, tile),
         tile=(
             f"{tile.rows} x {tile.taps} taps x {tile.channels} channels x {tile.vectors} vectors, "
-            f"{tile.columns} columns at a time, {per_item} tiles an item"
+            f"{tile.columns} columns at a time, tiles an item: {per_item}"
         ),
         items=items * slabs,
         scratch_bytes=8 * words + 4 * floats,
         slabs=slabs,
         fields={
-            "exchanged": 0,
-            "span": 0,
             "tiles": per_item,
-            "strip": 0,
-            "pack_vectors": 0,
-            "pack_rows": 0,
             "slots": slots,
             "slab_groups": slab_groups,
         },

@@ -32,6 +32,8 @@ VECTOR_READS = 128
 """Reads of a packed vector that are worth the copy."""
 ROW_READS = 4
 """Reads of a packed row that are worth the copy."""
+SMALL_TILE = {32: 4, 16: 2}
+"""By registers: rows of the second tile of kernels for any size, as in kernels/outer.h; the third has one."""
 FEW_ROWS = 16
 """With no more rows than this, vectors come from memory at the pace of the products."""
 
@@ -92,12 +94,14 @@ def _list_tiles(problem: Problem) -> Iterator[Tile]:
                 yield Tile(exchanged, across, along, span, rows, vectors)
 
 
-def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int) -> float:
-    """Cycles of one position for one register tile: its multiply-adds or loads, starts of rows, and its flush."""
+def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, far: bool) -> float:
+    """Cycles of one position for one register tile: its multiply-adds or loads, starts of rows, and its flush.
+
+    `far`: vectors are read in place, where they displace each other.
+    """
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
     unaligned = 1.5 if lanes == 16 else 1.0  # a vector of a whole cache line mostly lies in two
     loads = rows + vectors * unaligned + (0.6 * rows if tile.merged else 0)
-    far = _is_far(problem, tile.across) and not _packs(problem, tile)[0]
     # Multiply-adds, broadcasts, loads and prefetches of vectors; the loop, and prefetches of what is broadcast.
     instructions = rows * vectors + rows + 2 * vectors + 5
     cycles = max(
@@ -114,8 +118,9 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int) -> flo
     return cycles + row_start + flush
 
 
-def _cost(problem: Problem, tile: Tile) -> float:
+def _cost(problem: Problem, tile: Tile, pack_vectors: bool) -> float:
     """Cycles of the whole sum. The factors without a derivation are measured."""
+    far = not pack_vectors and _pitch(problem, tile.across) >= MACHINE.far_bytes
     geometry, lanes, positions = problem.geometry, problem.isa.lanes, problem.positions
     taps, (_, pad_h, pad_w) = prod(geometry.K), geometry.pad
     width = tile.vectors * lanes
@@ -124,9 +129,10 @@ def _cost(problem: Problem, tile: Tile) -> float:
     if problem.specialised:
         row_tiles = {tile.rows: tile.large, tile.rows - 1: tile.in_span - tile.large}
     else:
-        row_tiles = {tile.rows: tile.span // tile.rows, tile.span % tile.rows: 1}
+        left, small = tile.span % tile.rows, SMALL_TILE[problem.isa.registers]
+        row_tiles = {tile.rows: tile.span // tile.rows, small: left // small, 1: left % small}
     per_position = sum(
-        count * number * _cost_of_block(problem, tile, rows, vectors)
+        count * number * _cost_of_block(problem, tile, rows, vectors, far)
         for rows, count in row_tiles.items()
         if rows and count
         for vectors, number in ((tile.vectors, tiles - 1), (tile.vectors if last > lanes else 1, 1))
@@ -153,14 +159,14 @@ def _cost(problem: Problem, tile: Tile) -> float:
     return cycles * geometry.G
 
 
-def _plan_strip(problem: Problem, tile: Tile, tiles: int) -> int:
+def _plan_strip(problem: Problem, tile: Tile, tiles: int, pack_rows: bool) -> int:
     """Rows whose scalars of one group stay in the second-level cache while all vector tiles go over them."""
     geometry, order = problem.geometry, problem.order
     if tiles == 1 or tile.merged:
         return tile.span
     steps = 1 if tile.exchanged else prod(geometry.stride)
     positions = max(1, min(problem.positions, order.group_rows * order.group_columns)) * steps
-    share = 8 if _packs(problem, tile)[1] else 2  # packed rows are quick to be had again from the next cache
+    share = 8 if pack_rows else 2  # packed rows are quick to be had again from the next cache
     most = MACHINE.l2_bytes // share // (4 * positions)
     return tile.span if most >= tile.span else max(tile.rows, most)
 
@@ -173,13 +179,17 @@ def _packs(problem: Problem, tile: Tile) -> tuple[bool, bool]:
         return False, False
     tiles = ceil_divide(tile.across, tile.vectors * problem.isa.lanes)
     return (
-        _is_far(problem, tile.across) and tile.along * taps >= VECTOR_READS,
-        _is_far(problem, tile.along // 2) and tiles * taps >= ROW_READS and prod(geometry.stride) <= taps,
+        _pitch(problem, tile.across) >= MACHINE.far_bytes and tile.along * taps >= VECTOR_READS,
+        # Rows read one cache line of a position where vectors read several, so it takes a wider tensor.
+        _pitch(problem, tile.along) >= 2 * MACHINE.far_bytes
+        and tiles * taps >= ROW_READS
+        and prod(geometry.stride) <= taps,
     )
 
 
-def _is_far(problem: Problem, channels: int) -> bool:
-    return problem.channels_last and 4 * problem.geometry.G * channels >= MACHINE.far_bytes
+def _pitch(problem: Problem, channels: int) -> int:
+    """Bytes from one position to the next, of a tensor with so many channels in a group."""
+    return 4 * problem.geometry.G * channels if problem.channels_last else 4
 
 
 def _draft(problem: Problem, tile: Tile) -> Draft:
@@ -197,7 +207,7 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
     slab_groups, slabs = plan_slabs(problem, items)
     pack_vectors, pack_rows = _packs(problem, tile)
     slots = count_live_rows(problem) if packs or pack_rows else 0
-    strip = tile.span if packs else _plan_strip(problem, tile, per_item)
+    strip = tile.span if packs else _plan_strip(problem, tile, per_item, pack_rows)
     panels = per_item if strip < tile.span else 1
     slot_width = round_up(min(tile.span, strip + tile.rows), lanes) if pack_rows else width
     words = round_up(4 * prod(geometry.K), LINE_WORDS) + plan_tables(problem, slots)
@@ -207,8 +217,8 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
     side = "windowed" if tile.exchanged else "plain"
     rows = "(tap, channel) pairs" if tile.merged else "rows"
     return Draft(
-        cost=_cost(problem, tile),
-        tile=f"{tile.rows} {rows} x {tile.vectors} vectors of {side} channels, {per_item} tiles an item",
+        cost=_cost(problem, tile, pack_vectors),
+        tile=f"{tile.rows} {rows} x {tile.vectors} vectors of {side} channels, tiles an item: {per_item}",
         items=items * slabs,
         scratch_bytes=8 * words + 4 * floats,
         slabs=slabs,

@@ -42,6 +42,7 @@ from convgrad.compiler import (
     python_include_arguments,
     require_python_headers,
 )
+from convgrad.cpus import usable_cpus
 from convgrad.errors import CompileError
 from convgrad.eviction import SIZED
 from convgrad.isa import detect_isa
@@ -211,8 +212,7 @@ def build_all(
         _, compiled = _load_kernel(kernel, kernel_isa(kernel.dtype, best), announce=False)
         return compiled, time.perf_counter() - start
 
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with ThreadPoolExecutor(jobs or min(4, cpus)) as executor:
+    with ThreadPoolExecutor(jobs or min(4, usable_cpus())) as executor:
         pending = {executor.submit(build, kernel): kernel for kernel in wanted}
         try:
             for position, future in enumerate(as_completed(pending), start=2):

@@ -19,6 +19,10 @@
 #define COLUMNS WGRAD_COLUMNS
 #define PREFETCH WGRAD_PREFETCH /* columns ahead; 0: left to the processor */
 #define PACKED_TILES WGRAD_PACKED /* whether some tiles are packed in NXC */
+#define WHOLE_ROWS WGRAD_WHOLE_ROWS /* blocks have whole rows: their first and last columns are constants */
+/* Columns at which a tap is inside the windowed tensor: constants wherever the tap is one. */
+#define FIRST_COLUMN(kw) ((void)job, first_inside(geometry, kw))
+#define END_COLUMN(kw) end_inside(geometry, kw)
 #else
 #define VECTORS 2
 #define TAP_H 1
@@ -27,11 +31,9 @@
 #define COLUMNS 1
 #define PREFETCH 0
 #define PACKED_TILES 1
-#endif
-#ifdef WGRAD_SIZES
-#define WHOLE_ROWS WGRAD_WHOLE_ROWS /* blocks have whole rows: their first and last columns are constants */
-#else
 #define WHOLE_ROWS 0
+#define FIRST_COLUMN(kw) (job->scratch->first_inside[kw]) /* tables, for finding them takes divisions */
+#define END_COLUMN(kw) (job->scratch->end_inside[kw])
 #endif
 /* Columns at an edge that are worth a straight line each: their number is a constant, and so are the taps inside. */
 #define IS_SHORT(columns) (WHOLE_ROWS && __builtin_constant_p(columns) && (columns) <= 4)
@@ -47,9 +49,7 @@
 typedef struct scratch_parts {
     lanes *index;                           /* [WINDOWED]: the windowed lane that each plain lane meets */
     int64_t *first_inside, *end_inside;     /* [KW]: columns at which a tap is inside the windowed tensor */
-    row_group group;
-    row_cache cache;
-    int64_t *panel_row;
+    row_tables tables;
     float *panel, *sums, *ladder;
 } scratch_parts;
 
@@ -103,30 +103,18 @@ INLINE int64_t tile_size(const wgrad_geometry *geometry)
 /* Divide the scratch, in steps of whole cache lines; convgrad/strategies/lanes.py adds up the same pieces. */
 static inline scratch_parts carve_scratch(const wgrad_geometry *geometry, void *memory)
 {
-    const int64_t table = round_up(geometry->group_rows * TAP_ROWS, 16), rows = round_up(geometry->group_rows, 16);
     int64_t *words = memory;
-    scratch_parts result = {.cache.slots = geometry->slots};
+    scratch_parts result;
     result.index = (lanes *)words;
     words += LANES * LANES / 2;
     result.first_inside = words;
     words += round_up(KW, 16);
     result.end_inside = words;
     words += round_up(KW, 16);
-    result.group.plain_row = words;
-    words += rows;
-    result.panel_row = words;
-    words += rows;
-    result.group.windowed_row = words;
-    words += table;
-    result.group.input_row = words;
-    words += table;
-    result.cache.row = words;
-    words += table;
-    result.cache.number = words;
-    words += round_up(geometry->slots, 16);
+    words = carve_tables(geometry, words, &result.tables);
     result.panel = (float *)words;
-    result.cache.panel = result.panel + plain_panel_size(geometry, VECTORS);
-    result.sums = result.cache.panel + geometry->slots * slot_size(geometry, VECTORS);
+    result.tables.cache.panel = result.panel + plain_panel_size(geometry, VECTORS);
+    result.sums = result.tables.cache.panel + geometry->slots * slot_size(geometry, VECTORS);
     result.ladder = result.sums + tile_size(geometry);
     for (int64_t kw = 0; kw < KW; kw++) {
         result.first_inside[kw] = first_inside(geometry, kw);
@@ -151,29 +139,6 @@ static inline tile_job begin_tile(const wgrad_geometry *geometry, const scratch_
     return job;
 }
 
-/* Columns at which a tap is inside the windowed tensor: with sizes, constants wherever the tap is one. */
-INLINE int64_t first_column(const wgrad_geometry *geometry, const tile_job *job, int64_t kw)
-{
-#ifdef WGRAD_SIZES
-    (void)job;
-    return first_inside(geometry, kw);
-#else
-    (void)geometry;
-    return job->scratch->first_inside[kw];
-#endif
-}
-
-INLINE int64_t end_column(const wgrad_geometry *geometry, const tile_job *job, int64_t kw)
-{
-#ifdef WGRAD_SIZES
-    (void)job;
-    return end_inside(geometry, kw);
-#else
-    (void)geometry;
-    return job->scratch->end_inside[kw];
-#endif
-}
-
 /* One column of tap row h; `guarded` leaves out the taps that are outside the windowed tensor. */
 INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, const int h, const int guarded,
                        const tile_job *job, const float *y, const float *x, int64_t ow, int64_t kw, const lanes *index,
@@ -185,7 +150,7 @@ INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, 
         a[v] = vector_load(y + v * plain_next(geometry, tile));
     UNROLL
     for (int k = 0; k < tile.taps; k++) {
-        if (guarded && (ow < first_column(geometry, job, kw + k) || ow >= end_column(geometry, job, kw + k)))
+        if (guarded && (ow < FIRST_COLUMN(kw + k) || ow >= END_COLUMN(kw + k)))
             continue;
         UNROLL
         for (int v = 0; v < tile.vectors; v++) {
@@ -255,29 +220,25 @@ INLINE void sum_row(const wgrad_geometry *geometry, const tile_extents tile, con
     UNROLL                                                                                                             \
     for (int h = first_h; h < end_h; h++)                                                                              \
     sum_column(geometry, tile, h, guarded, job, y + ow * y_step, x[h] + ow * x_step, ow, kw, index, total)
-    if (IS_SHORT(inner - ow)) {
-        const int64_t left = inner - ow;
-        UNROLL
-        for (int64_t i = 0; i < left; i++, ow++)
-            SUM_COLUMN(1);
-    } else
-        for (; ow < inner; ow++)
-            SUM_COLUMN(1);
+#define SUM_EDGE(past)                                                                                                 \
+    if (IS_SHORT((past) - ow)) {                                                                                       \
+        const int64_t columns = (past) - ow;                                                                           \
+        UNROLL                                                                                                         \
+        for (int64_t i = 0; i < columns; i++, ow++)                                                                    \
+            SUM_COLUMN(1);                                                                                             \
+    } else                                                                                                             \
+        for (; ow < (past); ow++)                                                                                      \
+            SUM_COLUMN(1)
+    SUM_EDGE(inner);
 #if COLUMNS > 1
     for (; ow + COLUMNS <= inner_end; ow += COLUMNS)
         sum_columns(geometry, tile, first_h, end_h, y, x, ow, index, total);
 #endif
     for (; ow < inner_end; ow++)
         SUM_COLUMN(0);
-    ow = inner_end;
-    if (IS_SHORT(end - inner_end)) {
-        const int64_t right = end - inner_end;
-        UNROLL
-        for (int64_t i = 0; i < right; i++, ow++)
-            SUM_COLUMN(1);
-    } else
-        for (; ow < end; ow++)
-            SUM_COLUMN(1);
+    ow = inner_end; /* which it is: so told, the compiler has a constant */
+    SUM_EDGE(end);
+#undef SUM_EDGE
 #undef SUM_COLUMN
 }
 
@@ -321,8 +282,8 @@ INLINE void sum_taps(const wgrad_geometry *geometry, const tile_extents tile, co
     int64_t inner = WHOLE_ROWS ? 0 : block->first, inner_end = end;
     UNROLL
     for (int k = 0; k < tile.taps; k++) {
-        inner = larger(inner, first_column(geometry, job, kw + k));
-        inner_end = smaller(inner_end, end_column(geometry, job, kw + k));
+        inner = larger(inner, FIRST_COLUMN(kw + k));
+        inner_end = smaller(inner_end, END_COLUMN(kw + k));
     }
     if (inner >= inner_end)
         inner = inner_end = end;

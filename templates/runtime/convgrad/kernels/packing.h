@@ -56,10 +56,10 @@ static inline void pack_positions(float *to, channel_run run, const float *from,
     }
 }
 
-/* Floats of a panel for one group of the plain tensor. */
+/* Floats of a panel for one group of the plain tensor, in whole cache lines. */
 static inline int64_t plain_panel_size(const wgrad_geometry *geometry, int64_t vectors)
 {
-    return round_up(geometry->group_rows * geometry->group_columns + LANES, LANES) * vectors * LANES;
+    return round_up(geometry->group_rows * geometry->group_columns, LANES) * vectors * LANES;
 }
 
 /* Pack the plain channels of a group. Rows that follow each other in memory are packed as one run, because the last
@@ -96,11 +96,38 @@ typedef struct row_cache {
     int64_t slots, first, columns; /* columns first..first+columns-1 of each row are held */
 } row_cache;
 
-/* Floats of one slot, with room for the positions that pack_positions writes too many. */
+/* Floats of one slot, in whole cache lines. */
 static inline int64_t slot_size(const wgrad_geometry *geometry, int64_t vectors)
 {
     const int64_t reach = (geometry->group_columns - 1) * STRIDE_W + (KW - 1) * DILATION_W + 1;
     return round_up(smaller(IW, reach), LANES) * vectors * LANES;
+}
+
+/* What every strategy keeps of the rows that it goes over: where they are in both tensors, and packed. */
+typedef struct row_tables {
+    row_group group;
+    row_cache cache;
+    int64_t *panel_row; /* [rows]: of the plain tensor after packing */
+} row_tables;
+
+/* Divide words of the scratch into the tables, in steps of whole cache lines; plan_tables of
+ * convgrad/strategies/draft.py adds up the same pieces. Returns the word behind them. */
+static inline int64_t *carve_tables(const wgrad_geometry *geometry, int64_t *words, row_tables *tables)
+{
+    const int64_t table = round_up(geometry->group_rows * TAP_ROWS, 16), rows = round_up(geometry->group_rows, 16);
+    tables->cache.slots = geometry->slots;
+    tables->group.plain_row = words;
+    words += rows;
+    tables->panel_row = words;
+    words += rows;
+    tables->group.windowed_row = words;
+    words += table;
+    tables->group.input_row = words;
+    words += table;
+    tables->cache.row = words;
+    words += table;
+    tables->cache.number = words;
+    return words + round_up(geometry->slots, 16);
 }
 
 static inline void clear_cache(row_cache *cache)
