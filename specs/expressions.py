@@ -9,6 +9,7 @@ it is restricted to what means the same in all three places: integers, names, `+
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,8 +34,9 @@ class Comparison:
     right: str
 
 
+@lru_cache(maxsize=4096)
 def parse_formula(text: str) -> ast.expr:
-    """The syntax tree of a formula.
+    """The syntax tree of a formula. It is shared: read it, or change a copy.
 
     Raises:
         ValueError: the text is no expression, or uses anything outside the formula language.
@@ -100,7 +102,7 @@ def check_formula(text: str) -> str:
 @lru_cache(maxsize=1024)
 def formula_names(text: str) -> tuple[str, ...]:
     """The symbols of a formula in order of first appearance."""
-    names = [node for node in ast.walk(_parse_once(text)) if isinstance(node, ast.Name) and node.id not in _FUNCTIONS]
+    names = [node for node in ast.walk(parse_formula(text)) if isinstance(node, ast.Name) and node.id not in _FUNCTIONS]
     return tuple(dict.fromkeys(node.id for node in sorted(names, key=lambda node: node.col_offset)))
 
 
@@ -124,10 +126,11 @@ def substitute_formulas(text: str, definitions: Mapping[str, str]) -> str:
         def visit_Name(self, node: ast.Name) -> ast.expr:
             if node.id not in definitions:
                 return node
-            replaced: ast.expr = self.visit(parse_formula(definitions[node.id]))
+            replaced: ast.expr = self.visit(copy.deepcopy(parse_formula(definitions[node.id])))
             return replaced
 
-    return ast.unparse(ast.fix_missing_locations(Substitution().visit(parse_formula(text))))
+    tree = copy.deepcopy(parse_formula(text))
+    return ast.unparse(ast.fix_missing_locations(Substitution().visit(tree)))
 
 
 def evaluate_formula(text: str, values: Mapping[str, int]) -> int:
@@ -137,13 +140,7 @@ def evaluate_formula(text: str, values: Mapping[str, int]) -> int:
         KeyError: a symbol has no value.
         ZeroDivisionError: a divisor is 0.
     """
-    return _evaluate(_parse_once(text), values)
-
-
-@lru_cache(maxsize=1024)
-def _parse_once(text: str) -> ast.expr:
-    """The tree of a formula that is only read; formulas are evaluated many times."""
-    return parse_formula(text)
+    return _evaluate(parse_formula(text), values)
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, int]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from specs.expressions import evaluate_formula, parse_expression, parse_formula
@@ -25,6 +26,7 @@ class Factor:
     spatial: str
 
 
+@lru_cache(maxsize=64)
 def parse_term(text: str) -> tuple[Factor, Factor]:
     """The two factors of a term such as `src[n, g*ICg + j, o*s + k*d - pb] * diff_dst[n, oc, o]`.
 

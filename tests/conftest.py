@@ -3,6 +3,8 @@
 
 Those that are about specialised kernels ask for them. How many are compiled in one run, by all of its processes, is
 counted, and a run that exceeds the limit fails. (Programs that tests start are not counted: they compile one or two.)
+
+Tests that mostly wait for compilers are marked `matrix`, and skipped by name unless CONVGRAD_MATRIX=1, as in .ci/run.
 """
 
 from __future__ import annotations
@@ -36,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.close(descriptor)
         os.environ[VARIABLE] = path
     sys.addaudithook(_note_compilation)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("CONVGRAD_MATRIX") != "1":
+        for item in items:
+            if item.get_closest_marker("matrix"):
+                item.add_marker(pytest.mark.skip(reason="of the matrix: CONVGRAD_MATRIX=1"))
 
 
 @pytest.hookimpl(tryfirst=True)

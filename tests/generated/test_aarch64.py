@@ -74,6 +74,7 @@ def record_specialised(recording: Recording, kernels: Sequence[Kernel]) -> None:
         recording.add_integers(geometry, schedule, rng, threads=3)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("data_format", ["NCX", "NXC"])
 @pytest.mark.usefixtures("aarch64")
 def test_kernels_in_the_emulator(data_format: str, tmp_path: Path) -> None:

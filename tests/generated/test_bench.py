@@ -388,6 +388,7 @@ def run(cache: Path, *arguments: str, **changes: str) -> subprocess.CompletedPro
 QUICK = ("--repeat", "6", "--seconds", "0.05")
 
 
+@pytest.mark.extra  # the picture
 def test_a_run_without_peers_prints_and_writes_everything(cache: Path, tmp_path: Path) -> None:
     document_path, picture = tmp_path / "out.json", tmp_path / "out.png"
     drawing = ("--plot", str(picture)) if find_spec("matplotlib") is not None else ()
@@ -437,6 +438,7 @@ def has_onednn() -> bool:
     return Path(sys.prefix, "lib", "libdnnl.so.3").exists()
 
 
+@pytest.mark.extra
 @pytest.mark.skipif(find_spec("torch") is None or not has_onednn(), reason="torch or oneDNN is not installed")
 @pytest.mark.parametrize(
     "options",

@@ -167,7 +167,9 @@ def test_build_on_a_terminal_draws_a_bar_instead_of_lines(built: tuple[Path, dic
     assert f"{len(MODULES)} modules: 0 compiled" in printed
 
 
-@pytest.mark.parametrize("command", [["build"], ["build", "--json"], ["demo", "--no-picture"]])
+@pytest.mark.parametrize(
+    "command", [["build"], ["build", "--json"], pytest.param(["demo", "--no-picture"], marks=pytest.mark.extra)]
+)
 def test_no_compiler_is_exit_code_3(tmp_path: Path, command: list[str]) -> None:
     if command[0] == "demo":
         pytest.importorskip("skimage", reason="the demo's photograph is in scikit-image")
@@ -186,6 +188,7 @@ def test_a_compiler_that_fails_is_exit_code_1(tmp_path: Path) -> None:
     assert "failed with exit code 7" in done.stderr and "no luck" in done.stderr
 
 
+@pytest.mark.matrix
 def test_build_fails_when_the_cache_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, report = run_json(tmp_path / "file" / "cache", "build", CONVGRAD_MAX_ISA="base")

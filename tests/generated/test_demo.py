@@ -29,6 +29,8 @@ from convgrad.operations import OPERATIONS
 from reference.specified_operation import family_of, specified_gradient
 from specs import load_operations
 
+pytestmark = pytest.mark.extra
+
 ROOT = str(Path(convgrad.__file__).resolve().parents[1])
 SPECIFIED = {operation.name: operation for operation in load_operations()}
 Make = Callable[..., Experiment]

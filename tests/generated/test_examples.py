@@ -155,6 +155,7 @@ def test_errors_are_what_the_catalogue_says(name: str, entry: ErrorEntry) -> Non
     check_error(name, entry)
 
 
+@pytest.mark.extra
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed, and no dependency")
 @pytest.mark.parametrize(("name", "entry"), TORCH_ERRORS)
 def test_errors_of_torch_tensors_are_what_the_catalogue_says(name: str, entry: ErrorEntry) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,7 @@ FOLDER = ROOT / "generated" / "convgrad" / "kernels"
 DRIVER = ROOT / "tests" / "driver" / "kernel_cases.c"
 WARNINGS = ["-std=c11", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 COMPILERS = ("gcc", "clang")
+MATRIX = os.environ.get("CONVGRAD_MATRIX") == "1"
 CASES_OF_KERNEL = int(os.environ.get("CONVGRAD_KERNEL_CASES", "40"))
 
 
@@ -46,13 +49,20 @@ def compile_file(compiler: str, source: Path, out: Path, *arguments: str) -> Non
     assert result.returncode == 0, result.stderr
 
 
-def list_sanitized() -> list[tuple[Kernel, str]]:
+def list_sanitized() -> Iterator[Any]:
     """Every kernel on one row, in turn; a longer run takes every row, which test_sanitized_kernels.py has as well."""
     builds = list_builds()
-    if os.environ.get("CONVGRAD_LONG") == "1":
-        return builds
-    rows = {kernel: [isa for built, isa in builds if built == kernel] for kernel in KERNELS}
-    return [(kernel, rows[kernel][number % len(rows[kernel])]) for number, kernel in enumerate(KERNELS)]
+    for number, kernel in enumerate(KERNELS):
+        rows = [isa for built, isa in builds if built == kernel]
+        for isa in rows if os.environ.get("CONVGRAD_LONG") == "1" else [rows[number % len(rows)]]:
+            yield pytest.param(kernel, isa, marks=() if kernel.rank == 2 else pytest.mark.matrix)
+
+
+def list_warned() -> Iterator[Any]:
+    """Every compiler and row of instruction sets; gcc and the best row stand for all but in the matrix."""
+    for compiler, isa in itertools.product(COMPILERS, ISAS):
+        usual = (compiler, isa) == (COMPILERS[0], [*ISAS][-1])
+        yield pytest.param(compiler, isa, marks=() if usual else pytest.mark.matrix)
 
 
 def list_builds() -> list[tuple[Kernel, str]]:
@@ -60,8 +70,7 @@ def list_builds() -> list[tuple[Kernel, str]]:
     return [(kernel, isa) for kernel in KERNELS for isa in ISAS if kernel_isa(kernel.dtype, isa) == isa]
 
 
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize(("compiler", "isa"), [*list_warned()])
 def test_every_file_compiles_alone_without_a_warning(compiler: str, isa: str, tmp_path: Path) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
@@ -70,7 +79,7 @@ def test_every_file_compiles_alone_without_a_warning(compiler: str, isa: str, tm
         if row == isa:
             for asserts in ("-UNDEBUG", "-DNDEBUG"):
                 # The optimiser finds more, and takes its time: the file is the same on every row, so once is enough.
-                level = "-O2" if asserts == "-DNDEBUG" and isa == [*ISAS][-1] else "-O0"
+                level = "-O2" if asserts == "-DNDEBUG" and isa == [*ISAS][-1] and MATRIX else "-O0"
                 compile_file(
                     compiler, FOLDER / kernel.file, tmp_path / "kernel.o", level, asserts, *ISAS[isa].arguments
                 )
@@ -146,7 +155,7 @@ def test_schedule_fields_are_those_of_the_header() -> None:
     assert tuple(fields[-len(SCHEDULE_FIELDS) :]) == SCHEDULE_FIELDS
 
 
-@pytest.mark.parametrize(("kernel", "isa"), list_sanitized(), ids=lambda value: getattr(value, "symbol", value))
+@pytest.mark.parametrize(("kernel", "isa"), [*list_sanitized()], ids=lambda value: getattr(value, "symbol", value))
 def test_driver_under_sanitizers(kernel: Kernel, isa: str, tmp_path: Path) -> None:
     if isa not in list_isas():
         pytest.skip(f"this processor has no {isa}")

@@ -26,6 +26,8 @@ from reference.onednn_peer import OneDnnProcess, PeerMissingError, PeerRefusedEr
 if TYPE_CHECKING:
     from types import ModuleType
 
+pytestmark = pytest.mark.extra
+
 TORCH_PROBLEMS = 100  # x 4 operations x 3 ranks = 1,200
 ONEDNN_COMPARED = 60  # x 4 operations x 3 ranks = 720, f32 and bf16, on top of those that are excluded by name
 ONEDNN_MOST_DRAWN = 800

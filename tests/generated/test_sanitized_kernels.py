@@ -22,6 +22,8 @@ from reference.kernel_cases import draw_case
 from reference.recorded_cases import Recording
 from reference.sanitizers import SANITIZERS, require_sanitizer
 
+pytestmark = pytest.mark.matrix
+
 CASES = 40 * int(os.environ.get("CONVGRAD_TEST_SCALE", "1"))
 """Of the kernel for any size."""
 SPECIALISED_CASES = int(os.environ.get("CONVGRAD_TEST_SCALE", "1"))

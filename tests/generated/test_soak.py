@@ -12,21 +12,23 @@ CONVGRAD_LONG=1 makes this the long run: 64 threads x 10,000 calls, 500 forks.
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import itertools
 import json
 import math
 import multiprocessing
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +59,7 @@ TASKS = 2_000 if LONG else 200  # of a pool, or of a loader's workers
 TIME_LIMIT = 3600.0 if LONG else 240.0  # s, for one program
 FORK_SECONDS = 60  # for one forked child; a hang is none before that
 MOST_GROWTH = 0.01
+TURNS = 8
 
 SHAPES = 20
 UNIT_ROUNDOFF = {"f32": 2.0**-24, "bf16": 2.0**-8, "f16": 2.0**-11}
@@ -172,30 +175,39 @@ def _largest_scratch(cases: list[Case]) -> int:
 # -------------------------------------------------------------------- programs: each prints one line of JSON at its end
 
 
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+class HeapFacts(ctypes.Structure):
+    """What mallinfo2 of the C library tells: ten numbers, of which two are of interest."""
+
+    _fields_: ClassVar = [(name, ctypes.c_size_t) for name in (*"abcd", "mapped", *"ef", "used", *"gh")]
+
+
+def used_bytes() -> int:
+    """Memory in use. What the process holds says less: for minutes, an allocator takes more and more of fewer holes."""
+    gc.collect()
+    heap_facts = ctypes.CDLL(None).mallinfo2
+    heap_facts.restype = HeapFacts
+    facts = heap_facts()
+    return int(facts.used + facts.mapped)
 
 
 def soak_threads(threads: int, calls: int) -> dict[str, Any]:
-    """Python threads that call at the same time; memory after half of the calls, and at the end."""
+    """Python threads that call at the same time; memory is measured after each of TURNS equal turns."""
     cases = make_cases()
-    resident: list[int] = []
+    used: list[int] = []
     scratch: list[int] = []
 
     def measure() -> None:
-        gc.collect()
-        resident.append(resident_bytes())
+        used.append(used_bytes())
         scratch.append(int(load_runtime()[1].wgrad_scratch_bytes()))
 
     # Each thread waits for the others where memory is measured: nobody is inside a call.
     barrier = threading.Barrier(threads, measure)
-    warm = calls // 2
 
     def work(seed: int) -> int:
-        wrong = count_mismatches(cases, warm, seed)
-        barrier.wait(TIME_LIMIT)
-        wrong += count_mismatches(cases, calls - warm, -1 - seed)
-        barrier.wait(TIME_LIMIT)
+        wrong = 0
+        for turn in range(TURNS):
+            wrong += count_mismatches(cases, calls // TURNS, seed + turn * threads)
+            barrier.wait(TIME_LIMIT)
         return wrong
 
     with ThreadPoolExecutor(threads) as executor:
@@ -203,7 +215,7 @@ def soak_threads(threads: int, calls: int) -> dict[str, Any]:
     return {
         "calls": threads * calls,
         "mismatches": mismatches,
-        "resident": resident,
+        "used": used,
         "scratch": scratch,
         "scratch_of_a_thread": _largest_scratch(cases),
         "pool_threads": int(load_runtime()[1].wgrad_pool_threads()),
@@ -230,16 +242,13 @@ def soak_geometries(threads: int, calls: int) -> dict[str, Any]:
         numbers = [dice.randrange(batches) for _ in range(calls)]
         return sum(gradient(number + 1) != expected[number] for number in numbers)
 
-    resident = []
+    used = []
     with ThreadPoolExecutor(threads) as executor:
         mismatches = 0
-        # A leak goes on at the same pace: 1 % is some 70 bytes for each plan between the fourth turn and the eighth.
-        for turn in range(8):
+        for turn in range(TURNS):
             mismatches += sum(executor.map(work, range(turn * threads, (turn + 1) * threads)))
-            gc.collect()
-            if turn % 4 == 3:
-                resident.append(resident_bytes())
-    return {"mismatches": mismatches, "resident": resident, "different": len(set(expected)) == batches}
+            used.append(used_bytes())
+    return {"mismatches": mismatches, "used": used, "different": len(set(expected)) == batches}
 
 
 def soak_forks(count: int) -> dict[str, Any]:
@@ -383,10 +392,11 @@ def main(name: str, *arguments: str) -> None:
 
 def run_program(name: str, *arguments: object) -> dict[str, Any]:
     """Run one of PROGRAMS in a process of its own, with processes of its own."""
-    # One arena: with one for each thread, the allocator grows for minutes although nothing leaks.
+    # One allocator and one arena, for Python's objects too: what is in use can be told to the byte.
     environment = {
         **os.environ,
         "MALLOC_ARENA_MAX": "1",
+        "PYTHONMALLOC": "malloc",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     command = [sys.executable, __file__, name, *map(str, arguments)]
@@ -403,9 +413,19 @@ def run_program(name: str, *arguments: object) -> dict[str, Any]:
     return result
 
 
-def check_growth(resident: list[int]) -> None:
-    warm, end = resident
-    assert end <= warm * (1 + MOST_GROWTH), f"{end - warm} bytes more than the {warm} after warming up"
+def check_growth(used: list[int]) -> None:
+    """A leak makes every turn take as much; what is made once, by whichever turn, makes one or two take more."""
+    assert len(used) == TURNS
+    pace = statistics.median(after - before for before, after in itertools.pairwise(used))
+    most = MOST_GROWTH * used[0] / (TURNS - 1)
+    assert pace <= most, f"{pace} bytes more with each turn, at most {most:.0f} are allowed: {used}"
+
+
+def test_a_leak_is_seen_and_a_single_step_is_not() -> None:
+    start, leak = 40_000_000, 60_000
+    check_growth([start] * 2 + [start + 20 * leak] * (TURNS - 2))
+    with pytest.raises(AssertionError, match="bytes more with each turn"):
+        check_growth([start + turn * leak for turn in range(TURNS)])
 
 
 def test_the_twenty_problems_are_of_every_kind() -> None:
@@ -423,16 +443,17 @@ def test_threads_get_the_same_bits_and_memory_does_not_grow() -> None:
     result = run_program("threads", THREADS, CALLS)
     assert result["calls"] == THREADS * CALLS and result["mismatches"] == 0 and result["right"], result
     assert result["pool_threads"] == 2, "calls with up to three threads share two helpers"
-    check_growth(result["resident"])
+    check_growth(result["used"])
     # Scratch is for as many threads as can work at a time.
     most = (THREADS + 2) * result["scratch_of_a_thread"]
-    assert 0 < result["scratch"][0] <= result["scratch"][1] <= most, result
+    assert result["scratch"][0] > 0 and result["scratch"] == sorted(result["scratch"]), result
+    assert result["scratch"][-1] <= most, result
 
 
 def test_one_operation_may_see_any_number_of_geometries() -> None:
     result = run_program("geometries", 8, CALLS // 4)
     assert result["mismatches"] == 0 and result["different"], result
-    check_growth(result["resident"])
+    check_growth(result["used"])
 
 
 def test_forks_after_threaded_use_compute_the_same_bits() -> None:

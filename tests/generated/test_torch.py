@@ -20,6 +20,8 @@ from reference.integer_data import exact_integers
 
 torch: Any = pytest.importorskip("torch", reason="torch tensors are an extra: install torch==2.13.0")
 
+pytestmark = pytest.mark.extra
+
 Array = npt.NDArray[Any]
 
 OPERATIONS = tuple(WORDS)
