@@ -5,9 +5,6 @@
 #define WGRAD_ISA_H
 
 #include <stdint.h>
-#if defined(__SSSE3__)
-#include <tmmintrin.h>
-#endif
 
 #include "unrolling.h"
 
@@ -38,7 +35,8 @@ INLINE vector vector_permute(vector x, lanes index)
 #if defined(__SSSE3__)
     /* Times 0x04040404: the number of a lane's first byte, in each of its four bytes. */
     const lanes bytes = index * 0x04040404 + 0x03020100;
-    return (vector)_mm_shuffle_epi8((__m128i)x, (__m128i)bytes);
+    __asm__("pshufb %1, %0" : "+x"(x) : "x"(bytes));
+    return x;
 #else
     return (vector){x[index[0]], x[index[1]], x[index[2]], x[index[3]]};
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Primitives of aarch64: 128-bit vectors, fused multiply-add, 32 registers. */
+ * Primitives of aarch64: 128-bit vectors, fused multiply-add, 32 registers.
+ * Instructions are named, not asked for by intrinsics: to read the header of these takes a compiler longer than most
+ * kernels do. */
 #ifndef WGRAD_ISA_H
 #define WGRAD_ISA_H
 
-#include <arm_neon.h>
 #include <stdint.h>
 
 #include "unrolling.h"
@@ -21,12 +22,13 @@ static inline float multiply_add(float x, float y, float sum)
 
 INLINE vector vector_multiply_add(vector x, vector y, vector sum)
 {
-    return (vector)vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)y);
+    __asm__("fmla %0.4s, %1.4s, %2.4s" : "+w"(sum) : "w"(x), "w"(y));
+    return sum;
 }
 
 INLINE vector vector_broadcast(float x)
 {
-    return (vector)vdupq_n_f32(x);
+    return (vector){x, x, x, x};
 }
 
 /* Lane l is lane index[l] of x. */
@@ -34,7 +36,8 @@ INLINE vector vector_permute(vector x, lanes index)
 {
     /* Times 0x04040404: the number of a lane's first byte, in each of its four bytes. */
     const lanes bytes = index * 0x04040404 + 0x03020100;
-    return (vector)vqtbl1q_u8((uint8x16_t)x, (uint8x16_t)bytes);
+    __asm__("tbl %0.16b, {%0.16b}, %1.16b" : "+w"(x) : "w"(bytes));
+    return x;
 }
 
 /* An empty instruction that wants v in a register: the compiler must not load it again for each use. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Primitives of x86-64-v3: 256-bit vectors, fused multiply-add. */
+ * Primitives of x86-64-v3: 256-bit vectors, fused multiply-add.
+ * Instructions are named, not asked for by intrinsics: to read the header of these takes a compiler longer than most
+ * kernels do. */
 #ifndef WGRAD_ISA_H
 #define WGRAD_ISA_H
 
-#include <immintrin.h>
 #include <stdint.h>
 
 #include "unrolling.h"
@@ -22,35 +23,38 @@ static inline float multiply_add(float x, float y, float sum)
 
 INLINE vector vector_multiply_add(vector x, vector y, vector sum)
 {
-    return (vector)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
+    __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
+    return sum;
 }
 
 INLINE vector vector_broadcast(float x)
 {
-    return (vector)_mm256_set1_ps(x);
+    return (vector){x, x, x, x, x, x, x, x};
 }
 
 /* Lane l is lane index[l] of x. */
 INLINE vector vector_permute(vector x, lanes index)
 {
-    return (vector)_mm256_permutevar8x32_ps((__m256)x, (__m256i)index);
+    __asm__("vpermps %0, %1, %0" : "+x"(x) : "x"(index));
+    return x;
 }
 
-INLINE __m256i first_lanes(int64_t count)
+INLINE lanes first_lanes(int64_t count)
 {
-    const __m256i number = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), number);
+    return (lanes){0, 1, 2, 3, 4, 5, 6, 7} < (int32_t)count;
 }
 
 /* The first count < LANES lanes; memory behind them is not touched, the other lanes are 0. */
 INLINE vector vector_load_partial(const float *from, int64_t count)
 {
-    return (vector)_mm256_maskload_ps(from, first_lanes(count));
+    vector x;
+    __asm__ volatile("vmaskmovps (%1), %2, %0" : "=x"(x) : "r"(from), "x"(first_lanes(count)) : "memory");
+    return x;
 }
 
 INLINE void vector_store_partial(float *to, vector x, int64_t count)
 {
-    _mm256_maskstore_ps(to, first_lanes(count), (__m256)x);
+    __asm__ volatile("vmaskmovps %1, %2, (%0)" : : "r"(to), "x"(x), "x"(first_lanes(count)) : "memory");
 }
 
 /* An empty instruction that wants v in a register: the compiler must not load it again for each use. */

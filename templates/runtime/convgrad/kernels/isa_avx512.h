@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Primitives of x86-64-v4: 512-bit vectors, fused multiply-add, masks, 32 registers. */
+ * Primitives of x86-64-v4: 512-bit vectors, fused multiply-add, masks, 32 registers.
+ * Instructions are named, not asked for by intrinsics: to read the header of these takes a compiler longer than most
+ * kernels do. */
 #ifndef WGRAD_ISA_H
 #define WGRAD_ISA_H
 
-#include <immintrin.h>
 #include <stdint.h>
 
 #include "unrolling.h"
@@ -22,34 +23,38 @@ static inline float multiply_add(float x, float y, float sum)
 
 INLINE vector vector_multiply_add(vector x, vector y, vector sum)
 {
-    return (vector)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
+    return sum;
 }
 
 INLINE vector vector_broadcast(float x)
 {
-    return (vector)_mm512_set1_ps(x);
+    return (vector){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
 }
 
 /* Lane l is lane index[l] of x. */
 INLINE vector vector_permute(vector x, lanes index)
 {
-    return (vector)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
+    __asm__("vpermps %0, %1, %0" : "+v"(x) : "v"(index));
+    return x;
 }
 
-INLINE __mmask16 first_lanes(int64_t count)
+INLINE uint16_t first_lanes(int64_t count)
 {
-    return (__mmask16)((1u << count) - 1u);
+    return (uint16_t)((1u << count) - 1u);
 }
 
 /* The first count < LANES lanes; memory behind them is not touched, the other lanes are 0. */
 INLINE vector vector_load_partial(const float *from, int64_t count)
 {
-    return (vector)_mm512_maskz_loadu_ps(first_lanes(count), from);
+    vector x;
+    __asm__ volatile("vmovups (%1), %0%{%2%}%{z%}" : "=v"(x) : "r"(from), "Yk"(first_lanes(count)) : "memory");
+    return x;
 }
 
 INLINE void vector_store_partial(float *to, vector x, int64_t count)
 {
-    _mm512_mask_storeu_ps(to, first_lanes(count), (__m512)x);
+    __asm__ volatile("vmovups %1, (%0)%{%2%}" : : "r"(to), "v"(x), "Yk"(first_lanes(count)) : "memory");
 }
 
 /* An empty instruction that wants v in a register: the compiler must not load it again for each use. */

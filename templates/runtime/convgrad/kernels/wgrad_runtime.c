@@ -30,9 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#else
+#if !defined(__SSE__)
 #include <fenv.h>
 #endif
 
@@ -49,14 +47,14 @@ typedef unsigned environment;
 
 static environment enter_default_environment(void)
 {
-    const environment callers = _mm_getcsr();
-    _mm_setcsr(0x1f80); /* to nearest, subnormals kept, all exceptions masked */
+    const environment callers = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(0x1f80); /* to nearest, subnormals kept, all exceptions masked */
     return callers;
 }
 
 static void restore_environment(environment callers)
 {
-    _mm_setcsr(callers);
+    __builtin_ia32_ldmxcsr(callers);
 }
 #else
 typedef fenv_t environment;
@@ -184,7 +182,7 @@ static void spin_until(const atomic_int *value, bool zero)
 {
     for (int i = 0; i < SPINS && (*value == 0) != zero; i++) {
 #if defined(__SSE__)
-        _mm_pause();
+        __builtin_ia32_pause();
 #elif defined(__aarch64__)
         __asm__ volatile("yield");
 #endif
