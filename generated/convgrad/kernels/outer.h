@@ -127,6 +127,19 @@ INLINE void load_vectors(const int vectors, vector a[VECTORS], const float *from
     }
 }
 
+/* One position of one row: its scalar meets the vectors. */
+INLINE void add_products(const int vectors, const vector a[VECTORS], const float *scalar, vector sum[VECTORS])
+{
+    if (vectors == 1) {
+        sum[0] = vector_multiply_add_scalar(a[0], scalar, sum[0]);
+        return;
+    }
+    const vector b = vector_broadcast(*scalar);
+    UNROLL
+    for (int v = 0; v < vectors; v++)
+        sum[v] = vector_multiply_add(a[v], b, sum[v]);
+}
+
 /* One block of one tap, for rows from `row` on. */
 INLINE void sum_tap(const wgrad_geometry *geometry, const int rows, const int vectors, const tap_range *tap,
                     int64_t row, const sum_block *block, float *sums, int add)
@@ -155,12 +168,8 @@ INLINE void sum_tap(const wgrad_geometry *geometry, const int rows, const int ve
                 __builtin_prefetch(scalar + SCALAR_PREFETCH * scalar_step + rows - 1);
             }
             UNROLL
-            for (int i = 0; i < rows; i++) {
-                const vector b = vector_broadcast(scalar[i * row_step]);
-                UNROLL
-                for (int v = 0; v < vectors; v++)
-                    sum[i][v] = vector_multiply_add(a[v], b, sum[i][v]);
-            }
+            for (int i = 0; i < rows; i++)
+                add_products(vectors, a, scalar + i * row_step, sum[i]);
             from += vector_step;
             scalar += scalar_step;
         }
@@ -204,12 +213,8 @@ INLINE void sum_pairs(const wgrad_geometry *geometry, const int rows, const int 
                     vector a[VECTORS];
                     load_vectors(vectors, a, from, PREFETCH * plain_step);
                     UNROLL
-                    for (int i = 0; i < rows; i++) {
-                        const vector b = vector_broadcast(x[place[i]]);
-                        UNROLL
-                        for (int v = 0; v < vectors; v++)
-                            sum[i][v] = vector_multiply_add(a[v], b, sum[i][v]);
-                    }
+                    for (int i = 0; i < rows; i++)
+                        add_products(vectors, a, x + place[i], sum[i]);
                     from += plain_step;
                 }
                 if (ow == block->end)

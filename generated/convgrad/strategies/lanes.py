@@ -102,12 +102,16 @@ def _cost(problem: Problem, tile: Tile) -> float:
     met = len({t * step + k * dilation for t in range(tile.columns) for k in range(tile.taps)})
     loads = tile.vectors * (tile.columns + tile.rows * met) / tile.columns
     permutes = tile.vectors * tile.rows * met * tile.channels / tile.columns if _permuted(problem) else 0
+    if broadcast := _permuted(problem) and _vector_groups(problem) == 1:
+        loads, permutes = tile.vectors + permutes, 0  # scalars come from memory
     column = max(
         tile.accumulators / MACHINE.fma_ports,
         MACHINE.least_cycles,
         loads / MACHINE.load_ports,
         (tile.accumulators + permutes) / MACHINE.issue,
     )
+    if broadcast and tile.columns == 1:
+        column *= 1.5  # measured: each product waits for a scalar of its own
     cycles = problem.positions * passes * tiles * (column + 0.4)
     edges = 0.5 * (geometry.K[1] - 1) / geometry.O[1] if tap_rows > 1 and geometry.pad[1] else 0.0
     row_start = (3.0 + 0.5 * tile.columns) / min(order.block_columns, geometry.O[2])

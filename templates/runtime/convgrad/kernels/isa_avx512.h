@@ -32,6 +32,13 @@ INLINE vector vector_broadcast(float x)
     return (vector){x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
 }
 
+/* sum + x * *y in every lane. One instruction, so for one use it is better than a broadcast. */
+INLINE vector vector_multiply_add_scalar(vector x, const float *y, vector sum)
+{
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(x), "m"(*y));
+    return sum;
+}
+
 /* Lane l is lane index[l] of x. */
 INLINE vector vector_permute(vector x, lanes index)
 {

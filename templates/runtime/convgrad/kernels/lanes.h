@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Register tiles of the strategy `lanes`: a vector holds plain channels of several groups, and meets the windowed
  * channels of the same groups. A windowed vector is loaded once for COLUMNS output columns and all taps that meet in
- * it; where groups have several channels its lanes are permuted, so that lane (g, p) holds channel (g, w).
+ * it; where groups have several channels its lanes are permuted, so that lane (g, p) holds channel (g, w). With one
+ * group in a vector these are all the same: a scalar, broadcast from memory.
  *
  * Include after the layout of the tensors and packing.h. A specialised build defines the tile (WGRAD_TAP_H, ...). */
 #ifndef WGRAD_LANES_H
@@ -20,6 +21,7 @@
 #define PREFETCH WGRAD_PREFETCH /* columns ahead; 0: left to the processor */
 #define PACKED_TILES WGRAD_PACKED /* whether some tiles are packed in NXC */
 #define WHOLE_ROWS WGRAD_WHOLE_ROWS /* blocks have whole rows: their first and last columns are constants */
+#define BROADCAST (PERMUTED && VECTOR_GROUPS == 1) /* all lanes meet the same windowed channel */
 /* Columns at which a tap is inside the windowed tensor: constants wherever the tap is one. */
 #define FIRST_COLUMN(kw) ((void)job, first_inside(geometry, kw))
 #define END_COLUMN(kw) end_inside(geometry, kw)
@@ -32,6 +34,7 @@
 #define PREFETCH 0
 #define PACKED_TILES 1
 #define WHOLE_ROWS 0
+#define BROADCAST 0
 #define FIRST_COLUMN(kw) (job->scratch->first_inside[kw]) /* tables, for finding them takes divisions */
 #define END_COLUMN(kw) (job->scratch->end_inside[kw])
 #endif
@@ -139,6 +142,16 @@ static inline tile_job begin_tile(const wgrad_geometry *geometry, const scratch_
     return job;
 }
 
+/* Windowed channel w of each lane's group; `b` holds all channels, which begin at x[0]. */
+INLINE vector select_channel(const wgrad_geometry *geometry, const tile_extents tile, vector b, const float *x, int w,
+                             const lanes *index)
+{
+    (void)geometry;
+    if (BROADCAST)
+        return vector_broadcast(x[w]);
+    return tile.permuted ? vector_permute(b, index[w]) : b;
+}
+
 /* One column of tap row h; `guarded` leaves out the taps that are outside the windowed tensor. */
 INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, const int h, const int guarded,
                        const tile_job *job, const float *y, const float *x, int64_t ow, int64_t kw, const lanes *index,
@@ -154,11 +167,12 @@ INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, 
             continue;
         UNROLL
         for (int v = 0; v < tile.vectors; v++) {
-            const vector b = vector_load(x + k * DILATION_W * windowed_step(geometry, tile)
-                                         + v * windowed_next(geometry, tile));
+            const float *const from
+                = x + k * DILATION_W * windowed_step(geometry, tile) + v * windowed_next(geometry, tile);
+            const vector b = BROADCAST ? a[v] : vector_load(from);
             UNROLL
             for (int w = 0; w < tile.channels; w++)
-                total->sum[h][k][w][v] = vector_multiply_add(a[v], tile.permuted ? vector_permute(b, index[w]) : b,
+                total->sum[h][k][w][v] = vector_multiply_add(a[v], select_channel(geometry, tile, b, from, w, index),
                                                              total->sum[h][k][w][v]);
         }
     }
@@ -191,12 +205,13 @@ INLINE void sum_columns(const wgrad_geometry *geometry, const tile_extents tile,
         for (int c = 0; c <= (COLUMNS - 1) * STRIDE_W + (TAP_W - 1) * DILATION_W; c++)
             UNROLL
             for (int v = 0; v < tile.vectors; v++) {
-                vector b = vector_load(x[h] + (ow * STRIDE_W + c) * x_step + v * x_next);
+                const float *const from = x[h] + (ow * STRIDE_W + c) * x_step + v * x_next;
+                vector b = BROADCAST ? a[0][v] : vector_load(from);
                 if (!tile.permuted)
                     KEEP_IN_REGISTER(b);
                 UNROLL
                 for (int w = 0; w < tile.channels; w++) {
-                    const vector p = tile.permuted ? vector_permute(b, index[w]) : b;
+                    const vector p = select_channel(geometry, tile, b, from, w, index);
                     UNROLL
                     for (int t = 0; t < COLUMNS; t++)
                         UNROLL
@@ -230,11 +245,12 @@ INLINE void sum_row(const wgrad_geometry *geometry, const tile_extents tile, con
         for (; ow < (past); ow++)                                                                                      \
             SUM_COLUMN(1)
     SUM_EDGE(inner);
+    const int64_t alone = COLUMNS > 1 ? (inner_end - inner) % COLUMNS : inner_end - inner;
 #if COLUMNS > 1
-    for (; ow + COLUMNS <= inner_end; ow += COLUMNS)
+    for (; ow < inner_end - alone; ow += COLUMNS)
         sum_columns(geometry, tile, first_h, end_h, y, x, ow, index, total);
 #endif
-    for (; ow < inner_end; ow++)
+    for (int64_t left = alone; left > 0; left--, ow++)
         SUM_COLUMN(0);
     ow = inner_end; /* which it is: so told, the compiler has a constant */
     SUM_EDGE(end);
@@ -287,7 +303,7 @@ INLINE void sum_taps(const wgrad_geometry *geometry, const tile_extents tile, co
     }
     if (inner >= inner_end)
         inner = inner_end = end;
-    const int64_t shift = (kw * DILATION_W - PAD_W) * windowed_step(geometry, tile);
+    const int64_t shift = (kw * DILATION_W - PAD_W) * windowed_step(geometry, tile) + (BROADCAST ? first_w : 0);
     for (int64_t r = 0; r < block->rows; r++) {
         const int64_t *const at = block->windowed.row + r * TAP_ROWS + tap_row;
         const float *const y = block->plain.base + block->plain.row[r];
