@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +14,12 @@ class Machine:
 
     fma_ports         vector multiply-adds that it starts in a cycle
     load_ports        vector loads, likewise
-    issue             vector instructions, likewise
+    issue             vector instructions, likewise; of 512 bits no more than multiply-adds
     front_end         instructions of any kind that it brings in, when its other thread is busy as well
     least_cycles      from one multiply-add into an accumulator to the next, with what a loop costs around it
     l1_bytes          first-level data cache
     l2_bytes          second-level cache of one core
+    line_cycles       of a cache line from the second level, beside computation
     far_bytes         positions so far apart conflict in the first-level cache: a block's vectors do not stay there
     far_cycles        cycles that a vector then takes from the second level
     transpose_cycles  of one element that is packed
@@ -29,9 +32,21 @@ class Machine:
     least_cycles: float = 5.2
     l1_bytes: int = 48 << 10
     l2_bytes: int = 1 << 20
+    line_cycles: float = 0.8
     far_bytes: int = 1024
     far_cycles: float = 3.2
     transpose_cycles: float = 0.35
 
 
-MACHINE = Machine()
+def read_machine(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> Machine:
+    """The core that this runs on: its caches are what Linux says in `folder`, all else, and elsewhere, as above."""
+    found: dict[str, int] = {}
+    for place in sorted(folder.glob("index*")):
+        with contextlib.suppress(OSError, ValueError):
+            level, kind, size = (place.joinpath(name).read_text("ascii").strip() for name in ("level", "type", "size"))
+            if kind != "Instruction" and level in ("1", "2") and size.endswith("K"):
+                found[f"l{level}_bytes"] = int(size[:-1]) << 10
+    return Machine(**{name: size for name, size in found.items() if size > 0})
+
+
+MACHINE = read_machine()

@@ -137,7 +137,8 @@ static inline tile_job begin_tile(const wgrad_geometry *geometry, const scratch_
     job.count = smaller(in_tile, GROUPS - job.g);
     job.vectors = job.count > VECTOR_GROUPS ? VECTORS : 1;
     job.packed = job.g * PLAIN + (job.vectors - 1) * PLAIN_LANES + LANES > GROUPS * PLAIN
-                 || job.g * WINDOWED + (job.vectors - 1) * WINDOWED_LANES + LANES > GROUPS * WINDOWED;
+                 || (!BROADCAST
+                     && job.g * WINDOWED + (job.vectors - 1) * WINDOWED_LANES + LANES > GROUPS * WINDOWED);
     job.packed = !CHANNELS_LAST || (PACKED_TILES && job.packed);
     return job;
 }

@@ -32,7 +32,7 @@
 #define SCALAR_PREFETCH 16 /* positions ahead: what is broadcast may come from the third-level cache */
 /* Register tiles of one pass over a group, and spans of one: their sums stay in the first-level cache. */
 #define AT_ONCE 8
-#define SPANS_AT_ONCE 16
+#define SPANS_AT_ONCE (KW > 16 ? 16 : KW > 9 ? KW : 9 / KW * KW) /* whole rows of taps, which share what they read */
 #define MERGED (!EXCHANGED && SPAN != WINDOWED)
 
 typedef struct tap_range {

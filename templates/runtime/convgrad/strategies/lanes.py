@@ -53,6 +53,11 @@ def _permuted(problem: Problem) -> bool:
     return problem.geometry.P > 1 or problem.geometry.W > 1
 
 
+def _broadcast(problem: Problem) -> bool:
+    """Whether all lanes of a vector meet the same windowed channel, which comes from memory."""
+    return problem.specialised and _permuted(problem) and _vector_groups(problem) == 1
+
+
 def _draft_all(problem: Problem) -> Iterator[Draft]:
     for tile in _list_tiles(problem):
         yield _draft(problem, tile)
@@ -91,6 +96,17 @@ def _list_tiles(problem: Problem) -> Iterator[Tile]:
                             yield tile
 
 
+def _in_place(problem: Problem, tile: Tile) -> bool:
+    """Whether no vector reaches behind a tensor, so that nothing is packed."""
+    geometry, in_vector = problem.geometry, _vector_groups(problem)
+    return (
+        problem.channels_last
+        and geometry.G % (tile.vectors * in_vector) == 0
+        and in_vector * geometry.P == problem.isa.lanes
+        and (_broadcast(problem) or geometry.W == geometry.P)
+    )
+
+
 def _cost(problem: Problem, tile: Tile) -> float:
     """Cycles of the whole sum. The factors without a derivation are measured."""
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
@@ -102,26 +118,28 @@ def _cost(problem: Problem, tile: Tile) -> float:
     met = len({t * step + k * dilation for t in range(tile.columns) for k in range(tile.taps)})
     loads = tile.vectors * (tile.columns + tile.rows * met) / tile.columns
     permutes = tile.vectors * tile.rows * met * tile.channels / tile.columns if _permuted(problem) else 0
-    if broadcast := _permuted(problem) and _vector_groups(problem) == 1:
-        loads, permutes = tile.vectors + permutes, 0  # scalars come from memory
+    if _broadcast(problem):
+        loads, permutes = tile.vectors + permutes, 0
     column = max(
         tile.accumulators / MACHINE.fma_ports,
         MACHINE.least_cycles,
         loads / MACHINE.load_ports,
-        (tile.accumulators + permutes) / MACHINE.issue,
+        (tile.accumulators + permutes) / (MACHINE.fma_ports if lanes == 16 else MACHINE.issue),
     )
-    if broadcast and tile.columns == 1:
+    if _broadcast(problem) and tile.columns == 1:
         column *= 1.5  # measured: each product waits for a scalar of its own
     cycles = problem.positions * passes * tiles * (column + 0.4)
     edges = 0.5 * (geometry.K[1] - 1) / geometry.O[1] if tap_rows > 1 and geometry.pad[1] else 0.0
     row_start = (3.0 + 0.5 * tile.columns) / min(order.block_columns, geometry.O[2])
     cycles *= 1 + 6.0 / (order.block_rows * order.block_columns) + row_start + 0.04 * (tile.vectors == 1) + edges
-    read = order.block_rows * min(order.block_columns, geometry.O[2])
-    read += tap_rows * min(order.block_columns * step, geometry.I[2])
-    if passes > 1 and 4 * read * tile.vectors * lanes > 0.85 * MACHINE.l1_bytes:
-        cycles *= 1.1  # what one pass has read is gone when the next one comes
-    partial = 1 if geometry.G % _vector_groups(problem) else 0
-    packed = partial if problem.channels_last else tiles
+    read = min(order.block_columns, geometry.O[2]) + tile.rows * min(order.block_columns * step, geometry.I[2])
+    # Positions that are far apart share few sets of the cache, and displace each other.
+    in_place = problem.channels_last and (tiles > 1 or _in_place(problem, tile))  # all tiles but the last
+    pitch = max(tile.vectors * lanes, geometry.G * geometry.P if in_place else 0)
+    if passes > 1 and 4 * order.block_rows * read * pitch > MACHINE.l1_bytes:
+        lines = tile.vectors * lanes / 16 + 0.75 * in_place  # which a vector in place mostly has two of
+        cycles += problem.positions * passes * tiles * lines * (1 + tile.rows * step) * MACHINE.line_cycles
+    packed = tiles if not problem.channels_last else 0 if _in_place(problem, tile) else 1
     elements = packed * tile.vectors * lanes * (problem.positions + geometry.N * prod(geometry.I))
     return cycles + elements * MACHINE.transpose_cycles
 
@@ -134,12 +152,7 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
     per_item = spread_tiles(problem, tiles, tiles) if problem.channels_last else 1
     items = ceil_divide(tiles, per_item)
     slab_groups, slabs = plan_slabs(problem, items)
-    in_place = (
-        problem.channels_last
-        and geometry.G % (tile.vectors * in_vector) == 0
-        and in_vector * geometry.P == in_vector * geometry.W == lanes
-    )
-    slots = 0 if in_place else count_live_rows(problem)
+    slots = 0 if _in_place(problem, tile) else count_live_rows(problem)
     words = lanes * lanes // 2 + 2 * round_up(geometry.K[2], LINE_WORDS) + plan_tables(problem, slots)
     sums = prod(geometry.K) * geometry.W * width
     levels = ladder_levels(min(slab_groups, order.groups))
@@ -170,7 +183,7 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
             "WGRAD_LARGE_W": _large(geometry.K[2], tile.taps),
             "WGRAD_LARGE_CHANNELS": _large(geometry.W, tile.channels),
             "WGRAD_PREFETCH": 16 if problem.channels_last else 0,
-            "WGRAD_PACKED": int(not in_place),
+            "WGRAD_PACKED": int(not _in_place(problem, tile)),
         },
     )
 
