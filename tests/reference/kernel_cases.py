@@ -10,7 +10,7 @@ from math import prod
 from convgrad.geometry import Geometry
 from convgrad.kernel import Kernel
 from convgrad.planner import Schedule, list_schedules
-from reference.kernel_runs import PLACES, SIZES
+from reference.kernel_runs import PLACES, SIZES, place_gradient
 
 SCHEDULE_FIELDS = (
     *("block_rows", "block_columns", "group_rows", "group_columns"),
@@ -36,32 +36,8 @@ def random_geometry(rng: random.Random, kernel: Kernel) -> Geometry:
     if kernel.strategy == "lanes":
         G, P, W = rng.choice((1, 3, 4, 9, 17, 40)), rng.choice((1, 1, 2, 3, 4)), rng.choice((1, 1, 2, 4))
     O, I, K, stride, dilation, pad = zip(*axes, strict=True)
-    shape = (G * P, W, *K[3 - kernel.rank :])
-    order = rng.sample(range(2 + kernel.rank), 2 + kernel.rank)  # any order of the weights' axes
-    strides, step = [0] * len(shape), 1
-    for place in order:
-        strides[place], step = step, step * shape[place]
-    return Geometry(
-        rank=kernel.rank,
-        data_format=kernel.data_format,
-        reading="document",
-        plain="plain",
-        weights_shape=shape,
-        N=rng.choice((0, 1, 1, 2, 3)),
-        G=G,
-        P=P,
-        W=W,
-        O=O,
-        I=I,
-        K=K,
-        stride=stride,
-        dilation=dilation,
-        pad=pad,
-        out_group=P * strides[0],
-        out_plain=strides[0],
-        out_windowed=strides[1],
-        out_tap=(0,) * (3 - kernel.rank) + tuple(strides[2:]),
-    )
+    channels = (rng.choice((0, 1, 1, 2, 3)), G, P, W)
+    return place_gradient(rng, kernel.rank, kernel.data_format, channels, (O, I, K), (stride, dilation, pad))
 
 
 def lengthen(geometry: Geometry, rng: random.Random) -> Geometry:

@@ -16,19 +16,12 @@ from matplotlib.lines import Line2D
 from convgrad.bench.contender import ONEDNN, OURS, TITLES, TORCH
 from convgrad.bench.report import describe_machine, describe_settings, summarise
 from convgrad.bench.session import LayerResult, Run
+from convgrad.figure_style import INK, LINE, QUIET, STYLE
 
-_INK, _QUIET, _LINE, _PALE = "#1d2433", "#697386", "#d9dee7", "#f5f7fa"
+_PALE = "#f5f7fa"
 _COLOURS = {OURS: "#2563eb", TORCH: "#f08c4a", ONEDNN: "#8b9bb4"}
 _AHEAD, _EVEN, _BEHIND = "#15803d", "#a16207", "#b91c1c"
-_STYLE: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
-    "font.size": 9,
-    "text.color": _INK,
-    "axes.edgecolor": _LINE,
-    "axes.labelcolor": _QUIET,
-    "xtick.color": _QUIET,
-    "ytick.color": _INK,
-}
+_STYLE: Any = {**STYLE, "ytick.color": INK}
 _WIDTH, _HEAD, _FOOT = 15.0, 1.6, 0.7  # inches
 _ROW, _TALLEST_ROW, _ROOF_HEIGHT, _SUMMARY_HEIGHT = 0.40, 0.75, 4.4, 1.9
 _LEFT, _BARS_LEFT, _BARS_RIGHT, _ROOF_LEFT, _RIGHT = 0.018, 0.232, 0.55, 0.69, 0.985
@@ -51,7 +44,7 @@ def draw_figure(run: Run, path: Path) -> None:
             return 1 - inches / height
 
         figure.text(_LEFT, down(0.48), run.title, size=19, weight="bold")
-        figure.text(_LEFT, down(0.78), f"{describe_settings(run)}   ·   {describe_machine(run)}", color=_QUIET, size=10)
+        figure.text(_LEFT, down(0.78), f"{describe_settings(run)}   ·   {describe_machine(run)}", color=QUIET, size=10)
         _draw_legend(figure, names, down(1.1))
         deep, tall = row * len(results) / height, _ROOF_HEIGHT / height
         bars = figure.add_axes((_BARS_LEFT, top - deep, _BARS_RIGHT - _BARS_LEFT, deep))
@@ -67,7 +60,7 @@ def _draw_legend(figure: Figure, names: Sequence[str], place: float) -> None:
         Line2D([], [], marker="s", linestyle="", markersize=9, color=_COLOURS[name], label=TITLES[name])
         for name in names
     ]
-    handles.append(Line2D([], [], marker="|", linestyle="", markersize=11, markeredgewidth=2, color=_INK, label="roof"))
+    handles.append(Line2D([], [], marker="|", linestyle="", markersize=11, markeredgewidth=2, color=INK, label="roof"))
     figure.legend(
         handles=handles, loc="center left", bbox_to_anchor=(_BARS_LEFT - 0.012, place), ncols=len(handles),
         frameon=False, handletextpad=0.3, columnspacing=1.6, fontsize=10,
@@ -88,14 +81,14 @@ def _draw_bars(axes: Any, results: Sequence[LayerResult], names: Sequence[str]) 
                 axes.barh(middle, score.gflops, thick * 0.9, color=_COLOURS[name], zorder=2, linewidth=0)
             else:
                 reason = f"{TITLES[name]}: {score.absent}"
-                axes.text(largest * 0.006, middle, reason, size=6.5, color=_QUIET, va="center", zorder=4)
-        axes.plot([result.roof] * 2, [place - 0.42, place + 0.42], color=_INK, linewidth=1.8, zorder=3)
+                axes.text(largest * 0.006, middle, reason, size=6.5, color=QUIET, va="center", zorder=4)
+        axes.plot([result.roof] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.8, zorder=3)
         _write_ratio(axes, place, result)
     axes.set_ylim(len(results) - 0.5, -0.5)
     axes.set_xlim(0, largest * 1.04)
     axes.set_yticks(range(len(results)), [result.layer.name for result in results])
     axes.tick_params(axis="both", length=0)
-    axes.grid(axis="x", color=_LINE, linewidth=0.7, zorder=1)
+    axes.grid(axis="x", color=LINE, linewidth=0.7, zorder=1)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "bottom", "left"]].set_visible(False)
     axes.set_xlabel("GF/s, multiplications by padding not counted")
@@ -104,7 +97,7 @@ def _draw_bars(axes: Any, results: Sequence[LayerResult], names: Sequence[str]) 
         heads.append((_RATIO, "to the\nbetter"))
     for right, head in heads:
         axes.annotate(
-            head, (right, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", size=8, color=_QUIET,
+            head, (right, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", size=8, color=QUIET,
             ha="right", va="bottom", linespacing=1.05,
         )  # fmt: skip
 
@@ -113,7 +106,7 @@ def _write_ratio(axes: Any, place: int, result: LayerResult) -> None:
     across = axes.get_yaxis_transform()
     if result.percent is not None:
         percent = f"{result.percent.value:.0f}"
-        axes.text(_PERCENT, place, percent, size=9.5, color=_INK, ha="right", va="center", transform=across)
+        axes.text(_PERCENT, place, percent, size=9.5, color=INK, ha="right", va="center", transform=across)
     ratio = result.ratio
     if ratio is None:
         return
@@ -136,15 +129,15 @@ def _draw_roofline(axes: Any, run: Run, results: Sequence[LayerResult], names: S
     labels = _label_bandwidths(bandwidths)
     for place, (name, rate) in enumerate(bandwidths.items()):
         ridge = peak / rate
-        axes.plot([low, ridge], [low * rate, peak], color=_QUIET, linewidth=1.1, alpha=0.45 + 0.15 * place, zorder=2)
+        axes.plot([low, ridge], [low * rate, peak], color=QUIET, linewidth=1.1, alpha=0.45 + 0.15 * place, zorder=2)
         start = max(low, floor / rate)
         where = start * (ridge / start) ** 0.14
         axes.text(
-            where, where * rate * 1.06, labels[name], size=7.5, color=_QUIET, rotation_mode="anchor",
+            where, where * rate * 1.06, labels[name], size=7.5, color=QUIET, rotation_mode="anchor",
             rotation=_slope(axes, low, high, floor, peak), ha="left", va="bottom",
         )  # fmt: skip
-    axes.plot([peak / max(bandwidths.values()), high], [peak, peak], color=_INK, linewidth=1.8, zorder=2)
-    axes.text(high / 1.1, peak * 1.05, f"{run.facts['row']} {peak:.0f} GF/s", size=8.5, color=_INK, ha="right")
+    axes.plot([peak / max(bandwidths.values()), high], [peak, peak], color=INK, linewidth=1.8, zorder=2)
+    axes.text(high / 1.1, peak * 1.05, f"{run.facts['row']} {peak:.0f} GF/s", size=8.5, color=INK, ha="right")
     for name in reversed(names):
         points = [(r.intensity, r.scores[name].gflops) for r in results if r.scores[name].seconds is not None]
         axes.scatter(
@@ -159,9 +152,9 @@ def _draw_roofline(axes: Any, run: Run, results: Sequence[LayerResult], names: S
         axis.set_major_locator(mpl.ticker.FixedLocator(_round_numbers(start, end)))
         axis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(mpl.ticker.NullLocator())
-    axes.grid(color=_LINE, linewidth=0.7, zorder=0)
+    axes.grid(color=LINE, linewidth=0.7, zorder=0)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(length=0, labelsize=8, labelcolor=_QUIET)
+    axes.tick_params(length=0, labelsize=8, labelcolor=QUIET)
     axes.set_xlabel("FLOPs for each byte of src, diff_dst and gradient")
     axes.set_title("roofline, GF/s", size=10, weight="bold", loc="left", pad=8)
 
@@ -199,7 +192,7 @@ def _draw_summary(figure: Figure, run: Run, top: float, height: float) -> None:
     place = top
     for line in summarise(run):
         for part in _wrap(line.plain, 72):
-            figure.text(_ROOF_LEFT, place, part, size=8.5, color=_INK, va="top")
+            figure.text(_ROOF_LEFT, place, part, size=8.5, color=INK, va="top")
             place -= 0.19 / height
         place -= 0.07 / height
 

@@ -14,19 +14,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from convgrad.commands.deconvolution import Experiment, Picture, Weights
+from convgrad.figure_style import LINE, QUIET, STYLE
 
-_INK, _QUIET, _LINE = "#1d2433", "#697386", "#d9dee7"
 _ACCENTS = ("#2563eb", "#d9480f")
 _LEFT, _RIGHT = 0.04, 0.975
-_STYLE: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
-    "font.size": 9,
-    "text.color": _INK,
-    "axes.edgecolor": _LINE,
-    "axes.labelcolor": _QUIET,
-    "xtick.color": _QUIET,
-    "ytick.color": _QUIET,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +31,14 @@ class Descent:
 
 def draw_figure(filtering: Descent, upsampling: Descent, path: Path) -> None:
     """Write the picture as PNG; raises OSError where `path` cannot be written."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(13, 11.6), dpi=120, facecolor="white")
         figure.text(_LEFT, 0.965, "Which filter turned one picture into the other?", size=20, weight="bold")
         figure.text(
             _LEFT, 0.943,
             "Found by gradient descent from a filter of zeros; every gradient is one call of convgrad. "
             "A filter's pixel shows its weights for red, green and blue: grey is zero.",
-            size=10.5, color=_QUIET,
+            size=10.5, color=QUIET,
         )  # fmt: skip
         grid = figure.add_gridspec(
             2, 1, left=_LEFT, right=_RIGHT, bottom=0.045, top=0.872, height_ratios=(1.32, 1), hspace=0.21
@@ -101,7 +92,7 @@ def _draw_heading(figure: Figure, place: Any, descent: Descent, number: str, acc
         f"{experiment.title}: {descent.found.size} weights, relative error {error:.2g} %; "
         f"the loss fell {losses[0] / losses[-1]:,.0f}-fold"
     )
-    figure.text(_RIGHT, height, result, size=10, color=_QUIET, ha="right")
+    figure.text(_RIGHT, height, result, size=10, color=QUIET, ha="right")
 
 
 def _draw_photograph(figure: Figure, place: Any, picture: Picture, title: str) -> None:
@@ -115,15 +106,15 @@ def _draw_photograph(figure: Figure, place: Any, picture: Picture, title: str) -
 def _draw_losses(figure: Figure, place: Any, descent: Descent, accent: str) -> None:
     floor, losses = descent.experiment.noise_floor, descent.losses
     axes = figure.add_subplot(place)
-    axes.axhline(floor, color=_QUIET, linewidth=1, linestyle=(0, (4, 3)))
+    axes.axhline(floor, color=QUIET, linewidth=1, linestyle=(0, (4, 3)))
     axes.semilogy(range(len(losses)), losses, color=accent, linewidth=2.2, solid_capstyle="round")
     axes.annotate(
         "the hidden filter's own loss, from noise", (len(losses) - 1, floor), (0, 5),
-        textcoords="offset points", ha="right", size=8, color=_QUIET,
+        textcoords="offset points", ha="right", size=8, color=QUIET,
     )  # fmt: skip
     axes.set_xlim(0, max(1, len(losses) - 1))
     _title(axes, "loss after each step")
-    axes.grid(axis="y", color=_LINE, linewidth=0.7)
+    axes.grid(axis="y", color=LINE, linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=0, labelsize=8)
     axes.minorticks_off()
@@ -185,4 +176,4 @@ def _frame(axes: Any) -> None:
 
 
 def _name_row(axes: Any, name: str) -> None:
-    axes.set_ylabel(name, size=9, color=_QUIET, labelpad=5)
+    axes.set_ylabel(name, size=9, color=QUIET, labelpad=5)
