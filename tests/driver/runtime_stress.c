@@ -338,8 +338,8 @@ static void check_environment(void)
         for (int mode = 1; mode >= 0; mode--) { /* the odd one first: helpers must not inherit it */
 #if defined(__SSE__)
             /* Upwards, flushing to zero, subnormals as zero, division by zero unmasked, the overflow flag set. */
-            const unsigned saved = _mm_getcsr(), odd = mode == 0 ? saved : 0xddc8u;
-            _mm_setcsr(odd);
+            const unsigned saved = __builtin_ia32_stmxcsr(), odd = mode == 0 ? saved : 0xddc8u;
+            __builtin_ia32_ldmxcsr(odd);
 #else
             const int saved = fegetround(), odd = mode == 0 ? saved : FE_UPWARD;
             fesetround(odd);
@@ -347,8 +347,8 @@ static void check_environment(void)
             memset(right, 0, sizeof right);
             const int status = wgrad_run((uintptr_t)rounding_kernel, &geometry, NULL, NULL, right, 256, 100, threads);
 #if defined(__SSE__)
-            const unsigned after = _mm_getcsr();
-            _mm_setcsr(saved);
+            const unsigned after = __builtin_ia32_stmxcsr();
+            __builtin_ia32_ldmxcsr(saved);
 #else
             const int after = fegetround();
             fesetround(saved);
