@@ -113,7 +113,7 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, far: b
     )
     if vectors == 1 and rows > 12 and not tile.merged:
         cycles *= 1.3  # measured: many rows of one vector wait for their broadcasts
-    row_start = (10 + (2.0 * rows if tile.merged else 0)) / min(order.block_columns, geometry.O[2])
+    row_start = (10 + (5.0 * rows if tile.merged else 0)) / min(order.block_columns, geometry.O[2])
     flush = (rows * vectors + 10) / (order.block_rows * order.block_columns)
     return cycles + row_start + flush
 
