@@ -16,13 +16,14 @@ import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import convgrad
 from convgrad.attributes import INT64_MAX
+from convgrad.bench import session
 from convgrad.bench.command import choose_layers
 from convgrad.bench.contender import OURS, UnavailableError
 from convgrad.bench.onednn_peer import check_supported
@@ -541,6 +542,37 @@ def test_a_layer_that_does_not_fit_into_memory_is_skipped(cache: Path) -> None:
     assert done.returncode == 0, done.stderr
     (layer,) = json.loads(done.stdout)["layers"]
     assert "GiB, more than" in layer["skipped"]
+
+
+@pytest.mark.parametrize("measured", [0, 1, 2])
+def test_an_interrupt_leaves_what_was_measured(measured: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Worker:
+        facts: ClassVar[dict[str, Any]] = {}
+
+        def __init__(self, _: Settings) -> None:
+            self.left = measured
+
+        def __enter__(self) -> Worker:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def measure(self, _: Layer) -> dict[str, Any]:
+            self.left -= 1
+            if self.left < 0:
+                raise KeyboardInterrupt
+            return {"skipped": "for a test"}
+
+    monkeypatch.setattr(session, "_Worker", Worker)
+    settings = Settings("f32", "NXC", 1, 6, 0.1, (), False)
+    layers = [Layer(str(number), parse_problem(TINY)[0]) for number in range(3)]
+    if measured == 0:
+        with pytest.raises(KeyboardInterrupt):
+            session.measure_layers("A title", layers, settings, network=True, transposed=False)
+        return
+    run = session.measure_layers("A title", layers, settings, network=True, transposed=False)
+    assert run.title == f"A title (interrupted: {measured} of 3 layers)"
+    assert len(run.results) == measured and not run.network
 
 
 def test_a_missing_compiler_is_exit_code_3(tmp_path: Path) -> None:

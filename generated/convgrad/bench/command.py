@@ -71,6 +71,7 @@ def run_bench(
         BenchError: it cannot go on, or an extra is missing.
         CompileError: there is no compiler, or it failed.
         OSError: a file cannot be written.
+        KeyboardInterrupt: it came before all was measured; what was measured has been shown and written.
     """
     check_extras(plot is not None)
     chosen = tuple(peer for peer in PEERS if peer in peers)
@@ -86,6 +87,8 @@ def run_bench(
         from convgrad.bench.figure import draw_figure
 
         draw_figure(run, plot)
+    if len(run.results) < len(layers):
+        raise KeyboardInterrupt
     return not run.wrong
 
 

@@ -134,9 +134,10 @@ class Run:
 
 
 def measure_layers(title: str, layers: Sequence[Layer], settings: Settings, *, network: bool, transposed: bool) -> Run:
-    """Measure every layer.
+    """Measure every layer; after an interrupt (Ctrl-C), those that were measured until then.
 
     Raises:
+        KeyboardInterrupt: it came before anything was measured.
         BenchError: the child process failed, or this package was generated without what it was to measure.
         CompileError: there is no compiler, or it failed.
         SpecError: an environment variable of this package is wrong.
@@ -146,10 +147,16 @@ def measure_layers(title: str, layers: Sequence[Layer], settings: Settings, *, n
     results = []
     with _Worker(settings) as worker, make_progress(bar, TextColumn("{task.fields[name]}", markup=False)) as progress:
         task = progress.add_task("measuring", total=len(layers), name="")
-        for layer in layers:
-            progress.update(task, name=layer.name)
-            results.append(_evaluate(layer, worker.measure(layer), settings, worker.facts))
-            progress.advance(task)
+        try:
+            for layer in layers:
+                progress.update(task, name=layer.name)
+                results.append(_evaluate(layer, worker.measure(layer), settings, worker.facts))
+                progress.advance(task)
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            title += f" (interrupted: {len(results)} of {len(layers)} layers)"
+            network = False  # its sums would lack what was not measured
         facts = worker.facts
     return Run(title, network, settings, transposed, machine, facts, tuple(results))
 
