@@ -179,6 +179,18 @@ INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, 
     }
 }
 
+/* The column that comes PREFETCH columns later, of the plain tensor and of the row below which all are known. */
+INLINE void prefetch_column(const wgrad_geometry *geometry, const tile_extents tile, const float *y, const float *x,
+                            int64_t ow)
+{
+    UNROLL
+    for (int v = 0; PREFETCH && v < tile.vectors; v++) {
+        __builtin_prefetch(y + (ow + PREFETCH) * plain_step(geometry, tile) + v * plain_next(geometry, tile));
+        __builtin_prefetch(x + ((ow + PREFETCH) * STRIDE_W + (TAP_W - 1) * DILATION_W) * windowed_step(geometry, tile)
+                           + v * windowed_next(geometry, tile));
+    }
+}
+
 #if COLUMNS > 1
 /* COLUMNS columns from ow on, inside for all taps: every windowed vector is loaded, and permuted, once. */
 INLINE void sum_columns(const wgrad_geometry *geometry, const tile_extents tile, const int first_h, const int end_h,
@@ -194,12 +206,10 @@ INLINE void sum_columns(const wgrad_geometry *geometry, const tile_extents tile,
         for (int v = 0; v < tile.vectors; v++) {
             a[t][v] = vector_load(y + (ow + t) * y_step + v * y_next);
             KEEP_IN_REGISTER(a[t][v]);
-#if PREFETCH
-            const int64_t ahead = ow + t + PREFETCH;
-            __builtin_prefetch(y + ahead * y_step + v * y_next);
-            __builtin_prefetch(x[end_h - 1] + (ahead * STRIDE_W + (TAP_W - 1) * DILATION_W) * x_step + v * x_next);
-#endif
         }
+    UNROLL
+    for (int t = 0; t < COLUMNS; t++)
+        prefetch_column(geometry, tile, y, x[end_h - 1], ow + t);
     UNROLL
     for (int h = first_h; h < end_h; h++)
         UNROLL
@@ -251,8 +261,11 @@ INLINE void sum_row(const wgrad_geometry *geometry, const tile_extents tile, con
     for (; ow < inner_end - alone; ow += COLUMNS)
         sum_columns(geometry, tile, first_h, end_h, y, x, ow, index, total);
 #endif
-    for (int64_t left = alone; left > 0; left--, ow++)
+    for (int64_t left = alone; left > 0; left--, ow++) {
+        if (COLUMNS == 1 && STRIDE_W == 1) /* else it takes more time than it saves */
+            prefetch_column(geometry, tile, y, x[end_h - 1], ow);
         SUM_COLUMN(0);
+    }
     ow = inner_end; /* which it is: so told, the compiler has a constant */
     SUM_EDGE(end);
 #undef SUM_EDGE

@@ -151,12 +151,19 @@ def _cost(problem: Problem, tile: Tile, pack_vectors: bool) -> float:
         cycles *= 1.4  # vectors are read from memory more than once for few products
     if tile.exchanged and problem.channels_last:
         cycles *= 1.06  # a tie goes to vectors of plain channels
-    if tile.exchanged and not problem.channels_last and taps > 1:
-        cycles += 1.5 * geometry.P * geometry.W * taps  # a gradient with taps innermost is stored float by float
-    if not tile.exchanged and not tile.merged and not problem.channels_last:
-        run = tile.rows * taps  # floats of each lane that are stored in a row, after a transpose
-        cycles += 0.5 * tile.span * taps * tile.across * round_up(run, lanes) / run
-    return cycles * geometry.G
+    return (cycles + _cost_of_stores(problem, tile)) * geometry.G
+
+
+def _cost_of_stores(problem: Problem, tile: Tile) -> float:
+    """Cycles in which the gradient of a group is stored: by vectors, so after a transpose, or float by float."""
+    geometry, taps = problem.geometry, prod(problem.geometry.K)
+    elements = geometry.P * geometry.W * taps
+    if (geometry.out_windowed if tile.exchanged else geometry.out_plain) == 1:
+        return 0.1 * elements
+    if not tile.exchanged and not tile.merged and geometry.out_windowed == taps:
+        run = tile.rows * taps  # floats that follow each other for each lane
+        return 0.5 * elements * round_up(run, problem.isa.lanes) / run
+    return 1.5 * elements
 
 
 def _plan_strip(problem: Problem, tile: Tile, tiles: int, pack_rows: bool) -> int:
