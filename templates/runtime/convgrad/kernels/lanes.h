@@ -179,7 +179,7 @@ INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, 
     }
 }
 
-/* The column that comes PREFETCH columns later, of the plain tensor and of the row below which all are known. */
+/* Ask for the column that comes PREFETCH columns later: of the plain tensor, and of the windowed row that is new. */
 INLINE void prefetch_column(const wgrad_geometry *geometry, const tile_extents tile, const float *y, const float *x,
                             int64_t ow)
 {
