@@ -42,7 +42,7 @@ def view_array(operation: str, name: str, value: object, expected: str = "a NumP
         SpecError: a torch tensor that is not in this process' memory as a dense array.
     """
     if issubclass(type(value), np.ndarray):
-        if isinstance(value, np.ma.MaskedArray):
+        if type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):  # np.ma takes 20 ms to import
             raise DTypeError(
                 f"{operation}: {name} is a masked array, and its mask would be ignored; pass {name}.filled(0)"
             )
