@@ -14,7 +14,8 @@ class Machine:
 
     fma_ports         vector multiply-adds that it starts in a cycle
     load_ports        vector loads, likewise
-    issue             vector instructions, likewise; of 512 bits no more than multiply-adds
+    issue             vector instructions, likewise
+    wide_issue        the same, of 512 bits: a permutation may take the port of a multiply-add
     front_end         instructions of any kind that it brings in, when its other thread is busy as well
     least_cycles      from one multiply-add into an accumulator to the next, with what a loop costs around it
     l1_bytes          first-level data cache
@@ -28,6 +29,7 @@ class Machine:
     fma_ports: int = 2
     load_ports: int = 2
     issue: int = 3
+    wide_issue: int = 2
     front_end: float = 3.5
     least_cycles: float = 5.2
     l1_bytes: int = 48 << 10

@@ -669,8 +669,8 @@ _, src, diff_dst = layer()
 plan = layer()[0].prepare(src, diff_dst)
 schedule = specialise.plan_schedule(plan.geometry, "f32", plan.isa, specialised=True)
 known = set()
-for turn in range(8):
-    number = random.randrange(5)
+for turn in range(15):
+    number = random.randrange(6)
     variant = replace(schedule, sizes={**schedule.sizes, "WGRAD_UNUSED": number})
     known.add(loader.open_specialised(variant).address != 0)
 report(known=list(known))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -71,6 +72,7 @@ class Settings:
 
 def main() -> None:
     """Serve until there are no more requests."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent as well, and that ends this process
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a peer prints must not look like an answer
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Primitives of x86-64-v3: 256-bit vectors, fused multiply-add.
- * Instructions are named, not asked for by intrinsics: to read the header of these takes a compiler longer than most
- * kernels do. */
+ * Primitives of x86-64-v3: 256-bit vectors, fused multiply-add. */
 #ifndef WGRAD_ISA_H
 #define WGRAD_ISA_H
 
@@ -30,12 +28,6 @@ INLINE vector vector_multiply_add(vector x, vector y, vector sum)
 INLINE vector vector_broadcast(float x)
 {
     return (vector){x, x, x, x, x, x, x, x};
-}
-
-/* sum + x * *y in every lane. */
-INLINE vector vector_multiply_add_scalar(vector x, const float *y, vector sum)
-{
-    return vector_multiply_add(x, vector_broadcast(*y), sum);
 }
 
 /* Lane l is lane index[l] of x. */

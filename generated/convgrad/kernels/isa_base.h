@@ -29,12 +29,6 @@ INLINE vector vector_broadcast(float x)
     return (vector){x, x, x, x};
 }
 
-/* sum + x * *y in every lane. */
-INLINE vector vector_multiply_add_scalar(vector x, const float *y, vector sum)
-{
-    return vector_multiply_add(x, vector_broadcast(*y), sum);
-}
-
 /* Lane l is lane index[l] of x. */
 INLINE vector vector_permute(vector x, lanes index)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Primitives of aarch64: 128-bit vectors, fused multiply-add, 32 registers.
- * Instructions are named, not asked for by intrinsics: to read the header of these takes a compiler longer than most
- * kernels do. */
+ * Primitives of aarch64: 128-bit vectors, fused multiply-add, 32 registers. */
 #ifndef WGRAD_ISA_H
 #define WGRAD_ISA_H
 
@@ -29,12 +27,6 @@ INLINE vector vector_multiply_add(vector x, vector y, vector sum)
 INLINE vector vector_broadcast(float x)
 {
     return (vector){x, x, x, x};
-}
-
-/* sum + x * *y in every lane. */
-INLINE vector vector_multiply_add_scalar(vector x, const float *y, vector sum)
-{
-    return vector_multiply_add(x, vector_broadcast(*y), sum);
 }
 
 /* Lane l is lane index[l] of x. */

@@ -19,6 +19,14 @@ INLINE void vector_store(float *to, vector x)
     *(vector_in_memory *)to = (vector_in_memory)x;
 }
 
+#ifndef HAS_SCALAR_OPERANDS
+/* sum + x * *y in every lane. */
+INLINE vector vector_multiply_add_scalar(vector x, const float *y, vector sum)
+{
+    return vector_multiply_add(x, vector_broadcast(*y), sum);
+}
+#endif
+
 #ifndef HAS_PARTIAL_VECTORS
 /* The first count < LANES lanes; memory behind them is not touched, the other lanes are 0. */
 INLINE vector vector_load_partial(const float *from, int64_t count)

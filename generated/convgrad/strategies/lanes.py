@@ -107,7 +107,7 @@ def _in_place(problem: Problem, tile: Tile) -> bool:
     )
 
 
-def _cost(problem: Problem, tile: Tile) -> float:
+def _cost(problem: Problem, tile: Tile, in_place: bool) -> float:
     """Cycles of the whole sum. The factors without a derivation are measured."""
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
     tap_rows, step, dilation = geometry.K[0] * geometry.K[1], geometry.stride[2], geometry.dilation[2]
@@ -124,7 +124,7 @@ def _cost(problem: Problem, tile: Tile) -> float:
         tile.accumulators / MACHINE.fma_ports,
         MACHINE.least_cycles,
         loads / MACHINE.load_ports,
-        (tile.accumulators + permutes) / (MACHINE.fma_ports if lanes == 16 else MACHINE.issue),
+        (tile.accumulators + permutes) / (MACHINE.wide_issue if lanes == 16 else MACHINE.issue),
     )
     if _broadcast(problem) and tile.columns == 1:
         column *= 1.5  # measured: each product waits for a scalar of its own
@@ -134,12 +134,12 @@ def _cost(problem: Problem, tile: Tile) -> float:
     cycles *= 1 + 6.0 / (order.block_rows * order.block_columns) + row_start + 0.04 * (tile.vectors == 1) + edges
     read = min(order.block_columns, geometry.O[2]) + tile.rows * min(order.block_columns * step, geometry.I[2])
     # Positions that are far apart share few sets of the cache, and displace each other.
-    in_place = problem.channels_last and (tiles > 1 or _in_place(problem, tile))  # all tiles but the last
-    pitch = max(tile.vectors * lanes, geometry.G * geometry.P if in_place else 0)
+    mostly = problem.channels_last and (in_place or tiles > 1)  # in place: all tiles, or all but the last
+    pitch = max(tile.vectors * lanes, geometry.G * geometry.P if mostly else 0)
     if passes > 1 and 4 * order.block_rows * read * pitch > MACHINE.l1_bytes:
-        lines = tile.vectors * lanes / 16 + 0.75 * in_place  # which a vector in place mostly has two of
+        lines = tile.vectors * lanes / 16 + 0.75 * mostly  # which a vector in place mostly has two of
         cycles += problem.positions * passes * tiles * lines * (1 + tile.rows * step) * MACHINE.line_cycles
-    packed = tiles if not problem.channels_last else 0 if _in_place(problem, tile) else 1
+    packed = tiles if not problem.channels_last else 0 if in_place else 1
     elements = packed * tile.vectors * lanes * (problem.positions + geometry.N * prod(geometry.I))
     return cycles + elements * MACHINE.transpose_cycles
 
@@ -152,14 +152,15 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
     per_item = spread_tiles(problem, tiles, tiles) if problem.channels_last else 1
     items = ceil_divide(tiles, per_item)
     slab_groups, slabs = plan_slabs(problem, items)
-    slots = 0 if _in_place(problem, tile) else count_live_rows(problem)
+    in_place = _in_place(problem, tile)
+    slots = 0 if in_place else count_live_rows(problem)
     words = lanes * lanes // 2 + 2 * round_up(geometry.K[2], LINE_WORDS) + plan_tables(problem, slots)
     sums = prod(geometry.K) * geometry.W * width
     levels = ladder_levels(min(slab_groups, order.groups))
     floats = plan_panels(problem, width, slots, width) + sums * (1 + per_item * levels)
     tap_rows = geometry.K[0] * geometry.K[1]
     return Draft(
-        cost=_cost(problem, tile),
+        cost=_cost(problem, tile, in_place),
         tile=(
             f"{tile.rows} x {tile.taps} taps x {tile.channels} channels x {tile.vectors} vectors, "
             f"{tile.columns} columns at a time, tiles an item: {per_item}"
@@ -183,7 +184,7 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
             "WGRAD_LARGE_W": _large(geometry.K[2], tile.taps),
             "WGRAD_LARGE_CHANNELS": _large(geometry.W, tile.channels),
             "WGRAD_PREFETCH": 16 if problem.channels_last else 0,
-            "WGRAD_PACKED": int(not _in_place(problem, tile)),
+            "WGRAD_PACKED": int(not in_place),
         },
     )
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Primitives of x86-64-v4: 512-bit vectors, fused multiply-add, masks, 32 registers.
- * Instructions are named, not asked for by intrinsics: to read the header of these takes a compiler longer than most
- * kernels do. */
+ * Primitives of x86-64-v4: 512-bit vectors, fused multiply-add, masks, 32 registers. */
 #ifndef WGRAD_ISA_H
 #define WGRAD_ISA_H
 
@@ -12,6 +10,7 @@
 #define LANES 16
 #define REGISTERS 32
 #define HAS_PARTIAL_VECTORS 1
+#define HAS_SCALAR_OPERANDS 1
 
 typedef float vector __attribute__((vector_size(64)));
 typedef int32_t lanes __attribute__((vector_size(64)));

@@ -143,7 +143,14 @@ static inline tile_job begin_tile(const wgrad_geometry *geometry, const scratch_
     return job;
 }
 
-/* Windowed channel w of each lane's group; `b` holds all channels, which begin at x[0]. */
+/* All windowed channels at x, unless they are taken one by one: then a vector of them may reach behind the tensor. */
+INLINE vector load_channels(const wgrad_geometry *geometry, const float *x)
+{
+    (void)geometry;
+    return BROADCAST ? vector_broadcast(0.0f) : vector_load(x);
+}
+
+/* Windowed channel w of each lane's group, of those at x; `b` is what load_channels has found there. */
 INLINE vector select_channel(const wgrad_geometry *geometry, const tile_extents tile, vector b, const float *x, int w,
                              const lanes *index)
 {
@@ -170,7 +177,7 @@ INLINE void sum_column(const wgrad_geometry *geometry, const tile_extents tile, 
         for (int v = 0; v < tile.vectors; v++) {
             const float *const from
                 = x + k * DILATION_W * windowed_step(geometry, tile) + v * windowed_next(geometry, tile);
-            const vector b = BROADCAST ? a[v] : vector_load(from);
+            const vector b = load_channels(geometry, from);
             UNROLL
             for (int w = 0; w < tile.channels; w++)
                 total->sum[h][k][w][v] = vector_multiply_add(a[v], select_channel(geometry, tile, b, from, w, index),
@@ -217,7 +224,7 @@ INLINE void sum_columns(const wgrad_geometry *geometry, const tile_extents tile,
             UNROLL
             for (int v = 0; v < tile.vectors; v++) {
                 const float *const from = x[h] + (ow * STRIDE_W + c) * x_step + v * x_next;
-                vector b = BROADCAST ? a[0][v] : vector_load(from);
+                vector b = load_channels(geometry, from);
                 if (!tile.permuted)
                     KEEP_IN_REGISTER(b);
                 UNROLL
