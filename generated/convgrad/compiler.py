@@ -16,11 +16,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -66,8 +64,7 @@ ISA_FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType({name: row.arguments
 """The flags that each instruction set adds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiler:
+class Compiler(NamedTuple):
     """A C compiler that has answered ``--version``.
 
     argv     the command it is started with; argv[0] is an absolute path
@@ -148,13 +145,17 @@ def _identify(argv: list[str], *, origin: str) -> Compiler:
 
 
 def python_include_arguments() -> tuple[str, ...]:
-    """Return the -I arguments for Python.h. They are text: the headers need not be there to look something up."""
+    """Return the -I arguments for Python.h, which need not be there."""
+    import sysconfig  # reads a table of a thousand variables: only what compiles needs it
+
     folders = dict.fromkeys(sysconfig.get_path(name) for name in ("include", "platinclude"))
     return tuple(f"-I{folder}" for folder in folders)
 
 
 def require_python_headers() -> None:
     """Raise CompileError, saying what to install, if the headers of this Python are missing."""
+    import sysconfig
+
     header = Path(sysconfig.get_path("include"), "Python.h")
     if not header.is_file():
         raise CompileError(

@@ -13,12 +13,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from convgrad.errors import CompileError
+from convgrad.private_files import make_workspace
 
 SIZED = ".sized"
 """Ends the module name of a kernel with fixed sizes: those are what is bounded."""
@@ -79,8 +79,8 @@ def _evict(
             if os.lstat(entries / name).st_mtime_ns != used:
                 return False
             # Named like a build: should this process be killed here, a later build sweeps it away.
-            doomed = tempfile.mkdtemp(prefix=f"{name}.", dir=builds)
-            os.rename(entries / name, Path(doomed, "entry"))
+            doomed = make_workspace(f"{name}.", builds)
+            os.rename(entries / name, doomed / "entry")
             shutil.rmtree(doomed, ignore_errors=True)
             # A process that waits for the lock sees that its file is gone, and makes a new one.
             os.unlink(locks / f"{name}.lock")

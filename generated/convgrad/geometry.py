@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from convgrad.attributes import INT64_MAX, Settings
 from convgrad.description import Description, Input, Reading, Rule
@@ -16,8 +16,7 @@ from convgrad.vocabulary import DATA_LAYOUTS, SPATIAL_AXES
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(NamedTuple):
     """One problem in the terms of roles; spatial tuples hold (depth, height, width), unused leading axes at 1 or 0."""
 
     rank: int

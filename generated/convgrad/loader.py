@@ -17,16 +17,13 @@ import platform
 import re
 import shlex
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from importlib.machinery import ExtensionFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import _cffi_backend  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
@@ -61,8 +58,7 @@ void {symbol}(const wgrad_geometry *geometry, const void *plain, const void *win
 """
 
 
-@dataclass(frozen=True, slots=True)
-class BuildStep:
+class BuildStep(NamedTuple):
     """What `build_all` has just finished.
 
     name      "wgrad_runtime" or a kernel's symbol
@@ -79,8 +75,7 @@ class BuildStep:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
+class _Unit(NamedTuple):
     """One shared object to be: `name`.c with its declarations, for one instruction set."""
 
     name: str
@@ -200,6 +195,8 @@ def build_all(
     `progress` is called in this thread after each of them. `jobs` compilers run at a time (None: one for each CPU that
     this process may use, at most 4). At the first failure raises what `load_kernel` raises.
     """
+    from concurrent.futures import ThreadPoolExecutor, as_completed  # logging with them: 8 ms that no call waits for
+
     wanted = tuple(kernels)
     start = time.perf_counter()
     _, compiled = _load(_runtime_unit(), _accept, announce=False)
@@ -286,10 +283,10 @@ def _recipe(unit: _Unit) -> Recipe:
     return Recipe(
         module=unit.module,
         sources=(*_read_sources(KERNEL_FOLDER, unit.name), ("declarations", unit.declarations)),
-        arguments=(*FLAGS, *unit.flags, *ISA_FLAGS[unit.isa], *python_include_arguments()),
+        arguments=(*FLAGS, *unit.flags, *ISA_FLAGS[unit.isa]),
         isa=unit.isa,
         abi=(
-            str(sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag),
+            f"{EXTENSION_SUFFIXES[0]} {sys.version} {sys.base_exec_prefix}",  # stands for the headers of Python
             *_system_abi(),
             f"cffi {_cffi_backend.__version__}",  # it writes the rest of the C
         ),
@@ -351,7 +348,7 @@ def _compile(unit: _Unit, recipe: Recipe, compiler: Compiler, folder: Path) -> P
     emitted = io.StringIO()
     builder.emit_c_code(emitted)
     (folder / SOURCE).write_text(emitted.getvalue(), "utf-8")
-    return compile_shared_object(compiler, recipe.arguments, folder)
+    return compile_shared_object(compiler, (*recipe.arguments, *python_include_arguments()), folder)
 
 
 def _import(unit: _Unit, path: Path) -> Any:

@@ -47,7 +47,7 @@ def get_num_threads() -> int:
     Raises SpecError if CONVGRAD_NUM_THREADS decides it and is not an integer from 1 to 1024.
     """
     global _num_threads
-    if not _registered:
+    if not _registered and "threadpoolctl" in sys.modules:
         register_with_threadpoolctl()
     if _num_threads is None:
         _num_threads = _default_num_threads()

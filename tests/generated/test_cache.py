@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -498,15 +497,15 @@ def get(maker: Maker, recipe: Recipe = RECIPE, compiler: Compiler = COMPILER) ->
 def test_everything_that_decides_the_bytes_is_in_the_key(folder: Path) -> None:
     recipes = [
         RECIPE,
-        replace(RECIPE, module="toy2"),
-        replace(RECIPE, sources=(("toy.c", "int y;"), ("toy.h", ""))),
-        replace(RECIPE, sources=(("toy.c", "int x;"), ("toy.h", "/* a header changed */"))),
-        replace(RECIPE, arguments=("-O2", "-g")),
-        replace(RECIPE, isa="avx2"),
-        replace(RECIPE, abi=("cpython", "linux aarch64")),
+        RECIPE._replace(module="toy2"),
+        RECIPE._replace(sources=(("toy.c", "int y;"), ("toy.h", ""))),
+        RECIPE._replace(sources=(("toy.c", "int x;"), ("toy.h", "/* a header changed */"))),
+        RECIPE._replace(arguments=("-O2", "-g")),
+        RECIPE._replace(isa="avx2"),
+        RECIPE._replace(abi=("cpython", "linux aarch64")),
     ]
-    compilers = [COMPILER, replace(COMPILER, version="cc 1.1"), replace(COMPILER, path="/usr/bin/cc-1.0")]
-    compilers += [replace(COMPILER, argv=("/usr/bin/cc", "-w"))]
+    compilers = [COMPILER, COMPILER._replace(version="cc 1.1"), COMPILER._replace(path="/usr/bin/cc-1.0")]
+    compilers += [COMPILER._replace(argv=("/usr/bin/cc", "-w"))]
     maker = Maker()
     cases = [(recipe, COMPILER) for recipe in recipes] + [(RECIPE, compiler) for compiler in compilers[1:]]
     paths = {get(maker, *case) for case in cases}
@@ -539,7 +538,7 @@ def test_no_flipped_bit_gets_through(name: str, folder: Path) -> None:
 
 
 def test_an_entry_under_the_name_of_another_is_not_taken(folder: Path) -> None:
-    maker, other = Maker(), replace(RECIPE, abi=("cpython", "linux other"))
+    maker, other = Maker(), RECIPE._replace(abi=("cpython", "linux other"))
     ours, theirs = get(maker).parent, get(maker, other).parent
     shutil.rmtree(ours)
     theirs.rename(ours)

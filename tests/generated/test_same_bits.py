@@ -13,7 +13,6 @@ import itertools
 import os
 import random
 from collections import Counter
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -120,13 +119,13 @@ def test_specialised_kernels(part: int) -> None:
 def test_data_layouts() -> None:
     """The gradient of the same tensors, channels first and channels last."""
     for number in range(60):
-        geometry = replace(draw_geometry(random.Random(f"layouts {number}")), data_format="NCX")
+        geometry = draw_geometry(random.Random(f"layouts {number}"))._replace(data_format="NCX")
         plain, windowed = draw_tensors(geometry, number)
         channels_last = [
             np.moveaxis(flat.reshape(geometry.N, geometry.G * channels, -1), 1, -1).ravel()
             for flat, channels in ((plain, geometry.P), (windowed, geometry.W))
         ]
-        last = plan_schedule(replace(geometry, data_format="NXC"), "f32", list_isas()[-1])
+        last = plan_schedule(geometry._replace(data_format="NXC"), "f32", list_isas()[-1])
         first = plan_schedule(geometry, "f32", list_isas()[-1])
         assert_same(compute(last, *channels_last), compute(first, plain, windowed), last)
 

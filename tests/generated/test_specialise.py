@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -528,7 +527,7 @@ def schedule() -> Schedule:
 @pytest.mark.parametrize("sizes", [None, {}, {"WGRAD_OH=1 -x": 1}, {"a": 1}, {"WGRAD_OH": 1.5}, {"WGRAD_OH": True}])
 def test_sizes_are_integers_and_plain_definitions(sizes: Any, schedule: Schedule) -> None:
     with pytest.raises(ValueError, match="sizes="):
-        loader.open_specialised(replace(schedule, sizes=sizes))
+        loader.open_specialised(schedule._replace(sizes=sizes))
 
 
 def test_loading_gives_an_address_that_stays(schedule: Schedule) -> None:
@@ -550,7 +549,7 @@ def test_one_evicted_by_another_process_before_it_was_opened_is_made_again(
 
     monkeypatch.setattr(loader, "obtain", obtain_and_lose)
     assert schedule.sizes is not None
-    schedule = replace(schedule, sizes={**schedule.sizes, "WGRAD_UNUSED": 7})  # nobody has this one open
+    schedule = schedule._replace(sizes={**schedule.sizes, "WGRAD_UNUSED": 7})  # nobody has this one open
     assert loader.open_specialised(schedule).path == calls[1] and len(calls) == 2
 
 
@@ -576,7 +575,7 @@ def produce(compiler: Compiler, folder: Path) -> Path:
 
 
 def get(number: int, recipe: Recipe = RECIPE) -> str:
-    return obtain(replace(recipe, arguments=(f"-D{number}",)), lambda: COMPILER_OF_TOYS, produce).parent.name
+    return obtain(recipe._replace(arguments=(f"-D{number}",)), lambda: COMPILER_OF_TOYS, produce).parent.name
 
 
 @pytest.fixture
@@ -593,12 +592,12 @@ def names(folder: Path, what: str = "entries") -> set[str]:
 
 def test_the_disk_keeps_those_used_last(folder: Path) -> None:
     zero, one, two = (get(number) for number in range(3))
-    any_size = [get(number, replace(RECIPE, module="_toy")) for number in range(5)]
+    any_size = [get(number, RECIPE._replace(module="_toy")) for number in range(5)]
     assert names(folder) == {zero, one, two, *any_size}
     assert get(0) == zero, "used again: one is the oldest now"
     three = get(3)
     assert names(folder) == {zero, two, three, *any_size} == names(folder, "locks")
-    assert look_up(replace(RECIPE, arguments=("-D2",)), lambda: COMPILER_OF_TOYS) is not None
+    assert look_up(RECIPE._replace(arguments=("-D2",)), lambda: COMPILER_OF_TOYS) is not None
     four = get(4)
     assert names(folder) == {two, three, four, *any_size} == names(folder, "locks")
     assert get(1) == one and names(folder, "builds") == set()
@@ -663,7 +662,6 @@ def test_what_an_eviction_that_was_killed_left_is_swept(folder: Path, monkeypatc
 def test_processes_that_evict_each_others_entries(bench: Bench) -> None:
     program = """
 import random
-from dataclasses import replace
 eviction.ENTRY_LIMIT = 3
 _, src, diff_dst = layer()
 plan = layer()[0].prepare(src, diff_dst)
@@ -671,7 +669,7 @@ schedule = specialise.plan_schedule(plan.geometry, "f32", plan.isa, specialised=
 known = set()
 for turn in range(15):
     number = random.randrange(6)
-    variant = replace(schedule, sizes={**schedule.sizes, "WGRAD_UNUSED": number})
+    variant = schedule._replace(sizes={**schedule.sizes, "WGRAD_UNUSED": number})
     known.add(loader.open_specialised(variant).address != 0)
 report(known=list(known))
 """

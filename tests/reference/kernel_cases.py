@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from math import prod
 
 from convgrad.geometry import Geometry
@@ -43,7 +42,7 @@ def random_geometry(rng: random.Random, kernel: Kernel) -> Geometry:
 def lengthen(geometry: Geometry, rng: random.Random) -> Geometry:
     """The geometry with so large a batch that its sum has several groups: then it can be cut into slabs."""
     positions = prod(geometry.O)
-    return replace(geometry, N=max(1, rng.randint(1300, 6000) // positions))
+    return geometry._replace(N=max(1, rng.randint(1300, 6000) // positions))
 
 
 def draw_case(

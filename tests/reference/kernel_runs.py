@@ -15,7 +15,6 @@ import random
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ _FUNCTION = "void (*)(const wgrad_geometry *, const void *, const void *, void *
 @contextlib.contextmanager
 def small_caches() -> Iterator[None]:
     """Plan for caches so small that rows go in strips, and that vectors and rows are packed, at any size."""
-    machine = replace(outer.MACHINE, l2_bytes=0, far_bytes=0)
+    machine = outer.MACHINE._replace(l2_bytes=0, far_bytes=0)
     with mock.patch.multiple(outer, MACHINE=machine, VECTOR_READS=1, ROW_READS=1):
         yield
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from convgrad.machine import MACHINE
 from convgrad.strategies.draft import (
@@ -25,8 +25,7 @@ COLUMN_REACH = 24
 """Windowed columns that one straight-line run of output columns may meet: the code grows with them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """A register tile: tap rows by taps of a row by windowed channels by vectors, and output columns at a time."""
 
     rows: int

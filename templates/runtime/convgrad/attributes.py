@@ -6,8 +6,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, SupportsIndex, cast
+from typing import Any, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 
@@ -19,8 +18,7 @@ _RANKS = (1, 2, 3)
 _INTEGER_TYPE = re.compile(r"u?int\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Checked attribute values; lists are tuples with an entry for each spatial axis (or weights axis)."""
 
     strides: tuple[int, ...]

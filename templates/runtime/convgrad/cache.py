@@ -26,20 +26,16 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import platformdirs
+from typing import Any, NamedTuple
 
 from convgrad.compiler import COMPILE_SECONDS, Compiler
 from convgrad.errors import CompileError
 from convgrad.eviction import SIZED, evict_entries, touch_entry
-from convgrad.private_files import CACHE_VARIABLE, make_private, read_private, require_private, sync
+from convgrad.private_files import CACHE_VARIABLE, make_private, make_workspace, read_private, require_private, sync
 
 VARIABLE = CACHE_VARIABLE
 LOCK_SECONDS = COMPILE_SECONDS + 60.0
@@ -52,8 +48,7 @@ _METADATA_LIMIT = 1 << 20
 _BINARY_LIMIT = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(NamedTuple):
     """Everything but the compiler that decides the bytes of a shared object.
 
     module     name of the Python module in it, a C identifier; with SIZED at its end, it is a kernel with fixed sizes
@@ -88,6 +83,8 @@ def cache_directory() -> Path:
     """
     if chosen := os.environ.get(VARIABLE):
         return Path(os.path.abspath(os.path.expanduser(chosen)))
+    import platformdirs
+
     with contextlib.suppress(RuntimeError):  # no home: some versions raise, others leave the ~ in it
         if (folder := Path(platformdirs.user_cache_dir("convgrad"))).is_absolute():
             return folder
@@ -211,7 +208,7 @@ class Cache:
             if (found := self.find(recipe, compiler)) is not None:
                 return found  # another process has built it while we waited
             self._sweep(name)
-            workspace = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=self.builds))
+            workspace = make_workspace(f"{name}.", self.builds)
             try:
                 binary = produce(compiler, workspace)
                 path = self._publish(name, recipe.describe(), compiler, binary, workspace)
@@ -290,7 +287,7 @@ def _obtain_private(recipe: Recipe, compiler: Compiler, reason: str, produce: Ca
         with _private_guard:
             folder = _private_folders.get(os.getpid())
             if folder is None or not folder.is_dir():
-                folder = Path(tempfile.mkdtemp(prefix="convgrad-"))
+                folder = make_workspace("convgrad-")
                 _private_folders[os.getpid()] = folder
                 atexit.register(_remove_private, os.getpid())
             warn, _warned = not _warned, True
@@ -360,6 +357,8 @@ def _sha256(data: bytes) -> str:
 
 def _probe(folder: Path) -> None:
     """Raise OSError if the folder takes no data: then a failed compiler was not to blame."""
+    import tempfile
+
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(bytes(1 << 20))
         file.flush()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
@@ -18,8 +18,7 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+class Formula(NamedTuple):
     """An integer formula over named symbols: its text for people, and the same as a function."""
 
     text: str
@@ -35,8 +34,7 @@ class Formula:
         return _SYMBOL.sub(lambda match: str(values.get(match[0], match[0])), self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(NamedTuple):
     """An attribute: how its value is checked. `role` is what it does, whatever its generation calls it."""
 
     name: str
@@ -52,8 +50,7 @@ class Attribute:
     """(attribute, word): the value counts only while that attribute holds that word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """A data input, with the symbols of its channel count and spatial sizes."""
 
     name: str
@@ -61,8 +58,7 @@ class Input:
     spatial: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """One way to lay out the weights: the axes of each layout, and which input is plain (the other is windowed)."""
 
     id: str
@@ -70,16 +66,14 @@ class Reading:
     plain: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(NamedTuple):
     """The attribute value that would have satisfied a rule."""
 
     attribute: str
     formula: Formula
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A cross-field rule: a comparison of two formulas that must hold."""
 
     id: str
@@ -96,8 +90,7 @@ class Rule:
         return _COMPARISONS[self.comparison](self.left.evaluate(values), self.right.evaluate(values))
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(NamedTuple):
     """A symbol that abbreviates a formula."""
 
     symbol: str
@@ -105,8 +98,7 @@ class Definition:
     formula: Formula
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """An operation, as far as the run time needs to know it."""
 
     name: str

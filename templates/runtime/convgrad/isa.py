@@ -6,15 +6,14 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from convgrad.errors import CompileError, SpecError
 
 VARIABLE = "CONVGRAD_MAX_ISA"
 
 
-@dataclass(frozen=True, slots=True)
-class Isa:
+class Isa(NamedTuple):
     """What the planner and the compiler have to know of an instruction set.
 
     name       the word for it, also in CONVGRAD_MAX_ISA and in what wgrad_cpu_isa returns

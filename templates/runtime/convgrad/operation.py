@@ -14,7 +14,7 @@ from convgrad.description import Description
 from convgrad.errors import DTypeError, SpecError, quote_value
 from convgrad.geometry import resolve_geometry
 from convgrad.plan import Plan
-from convgrad.tensors import dtype_name, read_dtype, view_array
+from convgrad.tensors import AnyArray, dtype_name, read_dtype, view_array
 
 T = TypeVar("T")
 
@@ -47,16 +47,19 @@ class WeightsGradient:
         return f"{self.description.name}({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
 
     def _call(self, first: T, second: T, shape: object, out: T | None, accumulate: bool, num_threads: int | None) -> T:
-        plan = self._find_plan(first, second, shape, out, accumulate)
-        return plan(first, second, out=out, num_threads=num_threads)
+        arrays = self._view(0, first), self._view(1, second)
+        plan = self._find_plan(arrays, shape, out, accumulate)
+        return plan.run(first, arrays, out, num_threads)
 
-    def _find_plan(self, first: object, second: object, shape: object, out: object, accumulate: bool) -> Plan:
-        names = self.description.inputs
-        arrays = (
-            view_array(self.description.name, names[0].name, first),
-            view_array(self.description.name, names[1].name, second),
-        )
-        out_type = None if out is None else view_array(self.description.name, "out", out).dtype
+    def _view(self, place: int, value: object) -> AnyArray:
+        if type(value) is np.ndarray:  # the common case, without the cost of the general one
+            return value
+        return view_array(self.description.name, self.description.inputs[place].name, value)
+
+    def _find_plan(self, arrays: tuple[AnyArray, AnyArray], shape: object, out: object, accumulate: bool) -> Plan:
+        out_type = None
+        if out is not None:
+            out_type = (out if type(out) is np.ndarray else view_array(self.description.name, "out", out)).dtype
         if accumulate is not False:
             accumulate = self._check_accumulate(accumulate)
             if accumulate and out is None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -71,6 +71,7 @@ class Plan:
     """
 
     __slots__ = (
+        "_bytes",
         "_executions",
         "_from_buffer",
         "_names",
@@ -114,6 +115,7 @@ class Plan:
         ffi, lib = load_runtime()
         self._run = lib.wgrad_run
         self._from_buffer = ffi.from_buffer
+        self._bytes = ffi.typeof("char[]")
         self._executions: dict[int, Execution] = {}
 
     @property
@@ -186,12 +188,31 @@ class Plan:
             SpecError: shape, memory or out does not fit the plan; out is untouched.
             DTypeError: an element type does not fit the plan.
         """
-        arrays = (self._view(0, first), self._view(1, second))
-        for array, name, shape in zip(arrays, self._names, self._shapes, strict=True):
-            if array.dtype != self._numpy_dtype or array.shape != shape:
-                self._refuse(name, array, shape)
-            check_memory(self._operation, name, array)
+        arrays = one, other = self._view(0, first), self._view(1, second)
+        dtype = self._numpy_dtype
+        if (one.shape, other.shape) != self._shapes or one.dtype != dtype or other.dtype != dtype:
+            self._refuse(arrays)
+        return self.run(first, arrays, out, num_threads)
+
+    def run(self, first: T, arrays: tuple[AnyArray, AnyArray], out: T | None, num_threads: int | None) -> T:
+        """What a call does once the inputs are known to have the plan's shapes and element types.
+
+        Args:
+            first: the operation's first input as it was given; a result that is made here is made alike.
+            arrays: both inputs, as arrays over their memory.
+            out: as for a call.
+            num_threads: as for a call.
+
+        Raises:
+            SpecError, DTypeError: as a call does.
+        """
+        check_memory(self._operation, self._names[0], arrays[0])
+        check_memory(self._operation, self._names[1], arrays[1])
         threads = get_num_threads() if num_threads is None else check_num_threads(num_threads)
+        if out is None and type(first) is np.ndarray and not self.accumulate:
+            made = np.empty(self._weights_shape, self._numpy_out_dtype)
+            self._execute(arrays, made, threads)
+            return cast(T, made)
         result, target = self._target(first, out, arrays)
         self._execute(arrays, target, threads)
         return result
@@ -201,15 +222,20 @@ class Plan:
             return value
         return view_array(self._operation, self._names[place], value)
 
+    def _view_out(self, out: object) -> AnyArray:
+        if type(out) is np.ndarray:
+            return out
+        if is_torch_tensor(out) and cast(Any, out).requires_grad:  # torch's own out= arguments refuse it too
+            raise SpecError(
+                f"{self._operation}: out requires a gradient, and autograd would not see that it was written; "
+                f"pass out.detach()"
+            )
+        return view_array(self._operation, "out", out)
+
     def _target(self, first: T, out: T | None, arrays: tuple[AnyArray, AnyArray]) -> tuple[T, AnyArray]:
         """What the caller gets, and the same memory as an array."""
         if out is not None:
-            if is_torch_tensor(out) and cast(Any, out).requires_grad:  # torch's own out= arguments refuse it too
-                raise SpecError(
-                    f"{self._operation}: out requires a gradient, and autograd would not see that it was written; "
-                    f"pass out.detach()"
-                )
-            array = view_array(self._operation, "out", out)
+            array = self._view_out(out)
             inputs = ((self._names[0], arrays[0]), (self._names[1], arrays[1]))
             check_out(self._operation, array, self._weights_shape, self.out_dtype, inputs)
             return out, array
@@ -222,13 +248,13 @@ class Plan:
         return cast(T, made), made
 
     def _execute(self, arrays: tuple[AnyArray, AnyArray], target: AnyArray, threads: int) -> None:
-        if self.geometry.N == 0 and self.accumulate:
+        if self.accumulate and self.geometry.N == 0:
             return
         plain, windowed = arrays if self._plain_first else (arrays[1], arrays[0])
         if self.dtype == "bf16":
             plain, windowed = plain.view(np.uint16), windowed.view(np.uint16)
         out = target.view(np.uint16) if self.out_dtype == "bf16" else target
-        from_buffer = self._from_buffer
+        bytes_of, array_type = self._from_buffer, self._bytes
         execution = self._executions.get(threads) or self._find_execution(threads)
         # Held here until the kernel has returned: meanwhile it may be evicted, and closes with the last reference.
         specialised = execution.follower.note_call()
@@ -240,9 +266,9 @@ class Plan:
         status = self._run(
             address,
             geometry,
-            from_buffer(plain),
-            from_buffer(windowed),
-            from_buffer("char[]", out, require_writable=True),
+            bytes_of(array_type, plain),
+            bytes_of(array_type, windowed),
+            bytes_of(array_type, out, True),
             schedule.items,
             schedule.scratch_bytes,
             threads,
@@ -250,10 +276,15 @@ class Plan:
         if status != 0:
             raise MemoryError(f"{self._operation}: no memory for {schedule.scratch_bytes} bytes of scratch a thread")
 
-    def _refuse(self, name: str, array: AnyArray, shape: tuple[int, ...]) -> None:
-        if array.dtype != self._numpy_dtype:
-            raise DTypeError(f"{self._operation}: {name} has dtype {array.dtype}; this plan is for {self._numpy_dtype}")
-        raise SpecError(f"{self._operation}: {name} has shape {array.shape}; this plan is for {shape}")
+    def _refuse(self, arrays: tuple[AnyArray, AnyArray]) -> NoReturn:
+        for array, name, shape in zip(arrays, self._names, self._shapes, strict=True):
+            if array.dtype != self._numpy_dtype:
+                raise DTypeError(
+                    f"{self._operation}: {name} has dtype {array.dtype}; this plan is for {self._numpy_dtype}"
+                )
+            if array.shape != shape:
+                raise SpecError(f"{self._operation}: {name} has shape {array.shape}; this plan is for {shape}")
+        raise AssertionError
 
     def __repr__(self) -> str:
         geometry, schedule = self.geometry, self.schedule

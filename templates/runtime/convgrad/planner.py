@@ -7,8 +7,8 @@ Nothing that is chosen here changes a bit of the result: the order of the sums c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from convgrad.errors import SpecError
 from convgrad.geometry import Geometry
@@ -35,8 +35,7 @@ _UNUSED_FIELDS = dict.fromkeys(("exchanged", "span", "strip", "pack_vectors", "p
 """Fields of the schedule that not every strategy has a use for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(NamedTuple):
     """How a geometry is computed.
 
     kernel         the C function

@@ -23,6 +23,13 @@ def make_private(folder: Path) -> None:
         os.mkdir(folder, 0o700)
 
 
+def make_workspace(prefix: str, parent: Path | None = None) -> Path:
+    """Make a new folder for the user alone, and return it: in `parent`, or where temporary files go."""
+    import tempfile  # with random and more: what finds all that it needs in the cache makes no folder
+
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+
+
 def require_private(path: Path, status: os.stat_result, *, root: bool = False) -> None:
     """Raise CacheSecurityError if somebody else could have written to `path`; `root`: it is the cache's own folder."""
     shared = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -134,7 +133,7 @@ def plan_trial(schedule: Schedule) -> tuple[Schedule, Schedule] | None:
     TRIAL_BYTES: then the self-test is left out.
     """
     kernel, isa, geometry = schedule.kernel, schedule.isa, schedule.geometry
-    small = replace(geometry, N=1)
+    small = geometry._replace(N=1)
     drafts = list_schedules(small, kernel.dtype, isa, specialised=True, strategy=kernel.strategy)
     trial = next((draft for draft in drafts if draft.sizes == schedule.sizes), schedule)
     geometry = trial.geometry

@@ -8,7 +8,7 @@ roundoff for data of one sign.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from convgrad.geometry import Geometry
 
@@ -28,8 +28,7 @@ def round_up(a: int, b: int) -> int:
     return ceil_divide(a, b) * b
 
 
-@dataclass(frozen=True, slots=True)
-class SummationOrder:
+class SummationOrder(NamedTuple):
     """Extents of blocks and groups, as in wgrad_geometry, and what follows from them."""
 
     block_rows: int
@@ -89,8 +88,7 @@ def merge_axes(geometry: Geometry) -> Geometry:
         (D, H, X), (ID, IH, IX) = geometry.O, geometry.I
         if _has_patches(geometry):
             taps = geometry.K[2]
-            geometry = replace(
-                geometry,
+            geometry = geometry._replace(
                 W=taps * geometry.W,
                 I=(ID, IH, IX // taps),
                 K=(*geometry.K[:2], 1),
@@ -129,8 +127,7 @@ def _drop(geometry: Geometry, axis: int, O: tuple[int, ...], I: tuple[int, ...])
     def without(values: tuple[int, ...], unused: int) -> tuple[int, ...]:
         return (unused, *values[:axis], *values[axis + 1 :])
 
-    return replace(
-        geometry,
+    return geometry._replace(
         O=O,
         I=I,
         K=without(geometry.K, 1),

@@ -143,6 +143,8 @@ def check_memory(operation: str, name: str, array: AnyArray) -> None:
         SpecError: says which call mends it.
     """
     flags = array.flags
+    if flags.c_contiguous and flags.aligned:
+        return
     if not flags.c_contiguous:
         mend = f"call numpy.ascontiguousarray({name}) or {name}.contiguous()"
         if name == "out":  # a copy would take the gradient in its stead
@@ -151,9 +153,8 @@ def check_memory(operation: str, name: str, array: AnyArray) -> None:
         raise SpecError(
             f"{operation}: {name} is not contiguous (strides of {strides} bytes for shape {array.shape}): {mend}"
         )
-    if not flags.aligned:
-        mend = "expected an aligned array" if name == "out" else f"call {name}.copy()"
-        raise SpecError(f"{operation}: {name} is not aligned to its {array.itemsize}-byte elements: {mend}")
+    mend = "expected an aligned array" if name == "out" else f"call {name}.copy()"
+    raise SpecError(f"{operation}: {name} is not aligned to its {array.itemsize}-byte elements: {mend}")
 
 
 def check_out(

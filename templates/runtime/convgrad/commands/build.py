@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 
 from rich.progress import TextColumn
 
@@ -49,7 +48,7 @@ def run_build(*, jobs: int | None, as_json: bool) -> bool:
                 "cache": str(cache_directory()),
                 "compiled": compiled,
                 "seconds": seconds,
-                "steps": [asdict(step) for step in finished],
+                "steps": [step._asdict() for step in finished],
             }
         )
     else:

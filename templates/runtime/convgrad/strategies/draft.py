@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from convgrad.geometry import Geometry
 from convgrad.isa import Isa
@@ -15,8 +15,7 @@ LINE_WORDS = 16
 """Tables in the scratch begin at multiples of so many words (two cache lines)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One sum on one instruction set.
 
     geometry     its axes merged
@@ -48,8 +47,7 @@ class Problem:
         return self.geometry.G * self.geometry.P * self.geometry.W * prod(self.geometry.K)
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """One way to run one strategy.
 
     cost           cycles on one core, as far as they differ between drafts
@@ -70,8 +68,7 @@ class Draft:
     sizes: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
+class Strategy(NamedTuple):
     """A row of the table of strategies."""
 
     name: str

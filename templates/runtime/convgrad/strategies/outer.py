@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from convgrad.machine import MACHINE
 from convgrad.strategies.draft import (
@@ -38,8 +38,7 @@ FEW_ROWS = 16
 """With no more rows than this, vectors come from memory at the pace of the products."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """A register tile, and how the gradient is cut into it.
 
     exchanged  vectors hold windowed channels, and rows are plain ones
