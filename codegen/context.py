@@ -135,11 +135,15 @@ class KernelContext:
 
     @property
     def windowed_row(self) -> str:
+        return self.windowed_offset("windowed_channel", "")
+
+    def windowed_offset(self, image: str, step: str) -> str:
+        """Offset of a row's first column; in NCX `image` are the positions of an image, `step` goes with a column."""
         if self.data_format == "NXC":
             return f"{self._nested('n')} * IW * WC"
         if not self.outer_axes:
-            return "n * WC * windowed_channel"
-        return f"n * WC * windowed_channel + {self._nested('')} * IW"
+            return f"n * WC * {image}"
+        return f"n * WC * {image} + {self._nested('')} * IW{step}"
 
     def _nested(self, index: str) -> str:
         for axis in self.outer_axes:

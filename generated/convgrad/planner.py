@@ -19,7 +19,7 @@ from convgrad.strategies.direct import DIRECT
 from convgrad.strategies.draft import Draft, Problem, Strategy
 from convgrad.strategies.lanes import LANES
 from convgrad.strategies.outer import OUTER
-from convgrad.summation import merge_axes, plan_summation
+from convgrad.summation import merge_axes, plan_summation, take_patches
 
 STRATEGIES: tuple[Strategy, ...] = (OUTER, LANES, DIRECT)
 
@@ -138,15 +138,15 @@ def list_schedules(
     strategy: str | None = None,
 ) -> Iterator[Schedule]:
     """Every schedule there is for a geometry, of all strategies that apply or of one: arguments as of plan_schedule."""
-    merged = merge_axes(geometry)
-    row = ISAS[kernel_isa(dtype, isa)]
-    problem = Problem(merged, row, plan_summation(merged), specialised and dtype == "f32", threads)
-    for candidate in STRATEGIES:
-        kernel = _KERNELS.get((geometry.rank, geometry.data_format, dtype, candidate.name))
-        if kernel is None or strategy not in (None, candidate.name) or not candidate.applies(problem):
-            continue
-        for draft in candidate.drafts(problem):
-            yield _make_schedule(problem, kernel, draft)
+    row, merged = ISAS[kernel_isa(dtype, isa)], merge_axes(geometry)
+    for one in (merged, *take_patches(merged)):
+        problem = Problem(one, row, plan_summation(one), specialised and dtype == "f32", threads)
+        for candidate in STRATEGIES:
+            kernel = _KERNELS.get((one.rank, one.data_format, dtype, candidate.name))
+            if kernel is None or strategy not in (None, candidate.name) or not candidate.applies(problem):
+                continue
+            for draft in candidate.drafts(problem):
+                yield _make_schedule(problem, kernel, draft)
 
 
 def kernel_isa(dtype: str, isa: str) -> str:
@@ -165,7 +165,13 @@ def _make_schedule(problem: Problem, kernel: Kernel, draft: Draft) -> Schedule:
         items=draft.items,
         slabs=draft.slabs,
         scratch_bytes=draft.scratch_bytes,
-        fields={**problem.order.fields, **_UNUSED_FIELDS, **draft.fields, "out_slab": slab},
+        fields={
+            **problem.order.fields,
+            **_UNUSED_FIELDS,
+            **draft.fields,
+            "patches": int(problem.geometry.patches),
+            "out_slab": slab,
+        },
         sizes={**_list_sizes(problem.geometry), **draft.sizes} if specialised else None,
         cost=draft.cost,
     )
@@ -174,6 +180,7 @@ def _make_schedule(problem: Problem, kernel: Kernel, draft: Draft) -> Schedule:
 def _list_sizes(geometry: Geometry) -> dict[str, int]:
     """The definitions that kernels/sizes.h asks for, and the one that says they are there."""
     sizes = {"WGRAD_SIZES": 1, "WGRAD_GROUPS": geometry.G, "WGRAD_PLAIN": geometry.P, "WGRAD_WINDOWED": geometry.W}
+    sizes["WGRAD_PATCHES"] = int(geometry.patches)
     for field in ("O", "I", "K"):
         sizes |= {f"WGRAD_{field}{axis}": n for axis, n in zip(_AXES, getattr(geometry, field), strict=True)}
     for field in ("stride", "dilation", "pad"):

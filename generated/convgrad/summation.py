@@ -84,7 +84,7 @@ def merge_axes(geometry: Geometry) -> Geometry:
         taps, step, pad = geometry.K[axis], geometry.stride[axis], geometry.pad[axis]
         return taps == 1 and step == 1 and pad == 0 and geometry.O[axis] == geometry.I[axis]
 
-    while True:
+    while not geometry.patches:  # whose sum has the order of the geometry that they were taken from
         (D, H, X), (ID, IH, IX) = geometry.O, geometry.I
         if _has_patches(geometry):
             taps = geometry.K[2]
@@ -102,7 +102,8 @@ def merge_axes(geometry: Geometry) -> Geometry:
         elif walks(2) and X == 1 and H > 1:
             geometry = _drop(geometry, 2, (1, D, H), (1, ID, IH))
         else:
-            return geometry
+            break
+    return geometry
 
 
 def _has_patches(geometry: Geometry) -> bool:
@@ -119,6 +120,37 @@ def _has_patches(geometry: Geometry) -> bool:
         and geometry.I[2] % taps == 0
         and geometry.out_tap[2] == geometry.W * geometry.out_windowed
     )
+
+
+def take_patches(geometry: Geometry) -> tuple[Geometry, ...]:
+    """The same sum with the taps of a row as channels and the channels as taps of a leading axis, if that can be: NCX,
+    and a kernel that steps by its own width. The windowed tensor [W][I / K][K] has its new channels next to each other.
+    """
+    taps, leading = geometry.K[2], 2 - geometry.rank
+    if (
+        geometry.data_format != "NCX"
+        or geometry.rank == 3
+        or geometry.G > 1
+        or taps == 1
+        or (geometry.stride[2], geometry.dilation[2], geometry.pad[2]) != (taps, 1, 0)
+        or geometry.I[2] % taps != 0
+    ):
+        return ()
+
+    def change(values: tuple[int, ...], first: int, last: int) -> tuple[int, ...]:
+        return (*values[:leading], first, *values[leading + 1 : 2], last)
+
+    taken = geometry._replace(
+        rank=geometry.rank + 1,
+        W=taps,
+        I=change(geometry.I, geometry.W, geometry.I[2] // taps),
+        K=change(geometry.K, geometry.W, 1),
+        stride=change(geometry.stride, 1, 1),
+        out_windowed=geometry.out_tap[2],
+        out_tap=change(geometry.out_tap, geometry.out_windowed, 0),
+        patches=True,
+    )
+    return (taken,)
 
 
 def _drop(geometry: Geometry, axis: int, O: tuple[int, ...], I: tuple[int, ...]) -> Geometry:

@@ -143,7 +143,7 @@ def write_cases(kernel: Kernel, isa: str, count: int) -> Iterator[str]:
                 schedule
                 for threads in (1, 8)
                 for schedule in list_schedules(geometry, kernel.dtype, isa, threads=threads, strategy=kernel.strategy)
-                if schedule.slabs == 1
+                if schedule.slabs == 1 and schedule.kernel == kernel
             ]
         out_f32 = 1 if kernel.dtype == "f32" else rng.randint(0, 1)
         schedule = rng.choice(schedules)

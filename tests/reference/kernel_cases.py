@@ -13,7 +13,18 @@ from reference.kernel_runs import PLACES, SIZES, place_gradient
 
 SCHEDULE_FIELDS = (
     *("block_rows", "block_columns", "group_rows", "group_columns"),
-    *("exchanged", "span", "tiles", "strip", "pack_vectors", "pack_rows", "slots", "slab_groups", "out_slab"),
+    *(
+        "patches",
+        "exchanged",
+        "span",
+        "tiles",
+        "strip",
+        "pack_vectors",
+        "pack_rows",
+        "slots",
+        "slab_groups",
+        "out_slab",
+    ),
 )
 
 
@@ -63,7 +74,7 @@ def draw_case(
                 threads=threads if slabs else rng.choice((1, threads)),
                 strategy=kernel.strategy,
             )
-            if (schedule.slabs > 1) == slabs
+            if (schedule.slabs > 1) == slabs and schedule.kernel == kernel
         ]
         if schedules:
             return geometry, rng.choice(schedules)

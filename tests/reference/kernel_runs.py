@@ -41,7 +41,7 @@ _FUNCTION = "void (*)(const wgrad_geometry *, const void *, const void *, void *
 @contextlib.contextmanager
 def small_caches() -> Iterator[None]:
     """Plan for caches so small that rows go in strips, and that vectors and rows are packed, at any size."""
-    machine = outer.MACHINE._replace(l2_bytes=0, far_bytes=0)
+    machine = outer.MACHINE._replace(l2_bytes=0, far_bytes=0, l1_ways=1, way_bytes=4)
     with mock.patch.multiple(outer, MACHINE=machine, VECTOR_READS=1, ROW_READS=1):
         yield
 

@@ -34,8 +34,8 @@
 #define CHANNELS_LAST 0
 #define PLAIN_STEP 1
 #define PLAIN_CHANNEL (OW)
-#define WINDOWED_STEP 1
-#define WINDOWED_CHANNEL (IW)
+#define WINDOWED_STEP (PATCHES ? WINDOWED : 1)
+#define WINDOWED_CHANNEL (PATCHES ? 1 : IW)
 #include "packing.h"
 #include "lanes.h"
 
@@ -51,7 +51,7 @@ static void find_rows(const wgrad_geometry *geometry, int64_t index, row_group *
         group->plain_row[r] = n * PC * PLAIN_CHANNEL + row % image_rows * OW;
         const int inside = 1;
         *input_row++ = n;
-        *windowed_row++ = inside ? n * WC * WINDOWED_CHANNEL : OUTSIDE;
+        *windowed_row++ = inside ? n * WC * (IW) : OUTSIDE;
     }
 }
 

@@ -34,8 +34,8 @@
 #define CHANNELS_LAST 0
 #define PLAIN_STEP 1
 #define PLAIN_CHANNEL (OW)
-#define WINDOWED_STEP 1
-#define WINDOWED_CHANNEL (IW)
+#define WINDOWED_STEP (PATCHES ? WINDOWED : 1)
+#define WINDOWED_CHANNEL (PATCHES ? 1 : IW)
 #include "packing.h"
 #include "outer.h"
 
@@ -51,7 +51,7 @@ static void find_rows(const wgrad_geometry *geometry, int64_t index, row_group *
         group->plain_row[r] = n * PC * PLAIN_CHANNEL + row % image_rows * OW;
         const int inside = 1;
         *input_row++ = n;
-        *windowed_row++ = inside ? n * WC * WINDOWED_CHANNEL : OUTSIDE;
+        *windowed_row++ = inside ? n * WC * (IW) : OUTSIDE;
     }
 }
 
@@ -65,7 +65,8 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
         find_rows(geometry, index, &tables->group);
         for (int64_t first = 0, end; first < SPAN; first = end) {
             end = strip_end(geometry, first);
-            const view rows = place_rows(geometry, tables, g, first, end, windowed);
+            const int other = index == first_group || first > 0 || end < SPAN;
+            const view rows = place_rows(geometry, tables, g, first, end, other, windowed);
             for (int64_t t = first_tile; t < end_tile; t++) {
                 tile_job job = begin_tile(geometry, scratch, t);
                 job.first = first;

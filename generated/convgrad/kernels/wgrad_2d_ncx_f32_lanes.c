@@ -35,8 +35,8 @@
 #define CHANNELS_LAST 0
 #define PLAIN_STEP 1
 #define PLAIN_CHANNEL (OH * OW)
-#define WINDOWED_STEP 1
-#define WINDOWED_CHANNEL (IH * IW)
+#define WINDOWED_STEP (PATCHES ? WINDOWED : 1)
+#define WINDOWED_CHANNEL (PATCHES ? 1 : IH * IW)
 #include "packing.h"
 #include "lanes.h"
 
@@ -55,7 +55,7 @@ static void find_rows(const wgrad_geometry *geometry, int64_t index, row_group *
             const int64_t ih = oh * STRIDE_H + kh * DILATION_H - PAD_H;
             const int inside = ih >= 0 && ih < IH;
             *input_row++ = (n * IH + ih);
-            *windowed_row++ = inside ? n * WC * WINDOWED_CHANNEL + ih * IW : OUTSIDE;
+            *windowed_row++ = inside ? n * WC * (IH * IW) + ih * IW * WINDOWED_STEP : OUTSIDE;
         }
     }
 }

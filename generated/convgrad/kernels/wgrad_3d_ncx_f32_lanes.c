@@ -36,8 +36,8 @@
 #define CHANNELS_LAST 0
 #define PLAIN_STEP 1
 #define PLAIN_CHANNEL (OD * OH * OW)
-#define WINDOWED_STEP 1
-#define WINDOWED_CHANNEL (ID * IH * IW)
+#define WINDOWED_STEP (PATCHES ? WINDOWED : 1)
+#define WINDOWED_CHANNEL (PATCHES ? 1 : ID * IH * IW)
 #include "packing.h"
 #include "lanes.h"
 
@@ -59,7 +59,7 @@ static void find_rows(const wgrad_geometry *geometry, int64_t index, row_group *
                 const int64_t ih = oh * STRIDE_H + kh * DILATION_H - PAD_H;
                 const int inside = id >= 0 && id < ID && ih >= 0 && ih < IH;
                 *input_row++ = ((n * ID + id) * IH + ih);
-                *windowed_row++ = inside ? n * WC * WINDOWED_CHANNEL + (id * IH + ih) * IW : OUTSIDE;
+                *windowed_row++ = inside ? n * WC * (ID * IH * IW) + (id * IH + ih) * IW * WINDOWED_STEP : OUTSIDE;
             }
         }
     }

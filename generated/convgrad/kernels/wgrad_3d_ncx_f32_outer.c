@@ -36,8 +36,8 @@
 #define CHANNELS_LAST 0
 #define PLAIN_STEP 1
 #define PLAIN_CHANNEL (OD * OH * OW)
-#define WINDOWED_STEP 1
-#define WINDOWED_CHANNEL (ID * IH * IW)
+#define WINDOWED_STEP (PATCHES ? WINDOWED : 1)
+#define WINDOWED_CHANNEL (PATCHES ? 1 : ID * IH * IW)
 #include "packing.h"
 #include "outer.h"
 
@@ -59,7 +59,7 @@ static void find_rows(const wgrad_geometry *geometry, int64_t index, row_group *
                 const int64_t ih = oh * STRIDE_H + kh * DILATION_H - PAD_H;
                 const int inside = id >= 0 && id < ID && ih >= 0 && ih < IH;
                 *input_row++ = ((n * ID + id) * IH + ih);
-                *windowed_row++ = inside ? n * WC * WINDOWED_CHANNEL + (id * IH + ih) * IW : OUTSIDE;
+                *windowed_row++ = inside ? n * WC * (ID * IH * IW) + (id * IH + ih) * IW * WINDOWED_STEP : OUTSIDE;
             }
         }
     }
@@ -75,7 +75,8 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
         find_rows(geometry, index, &tables->group);
         for (int64_t first = 0, end; first < SPAN; first = end) {
             end = strip_end(geometry, first);
-            const view rows = place_rows(geometry, tables, g, first, end, windowed);
+            const int other = index == first_group || first > 0 || end < SPAN;
+            const view rows = place_rows(geometry, tables, g, first, end, other, windowed);
             for (int64_t t = first_tile; t < end_tile; t++) {
                 tile_job job = begin_tile(geometry, scratch, t);
                 job.first = first;

@@ -42,6 +42,7 @@ typedef struct wgrad_geometry {
     int64_t group_rows;
     int64_t group_columns;
 
+    int64_t patches;     /* 1: in NCX, the windowed tensor is [N][I...][W]: its channels are the taps of a row */
     int64_t exchanged;   /* the schedule: changes speed and scratch, but no bit. 1: vectors hold windowed channels */
     int64_t span;        /* rows (tap, channel) that one register tile may run across */
     int64_t tiles;       /* vector tiles in one work item */

@@ -39,6 +39,8 @@ class Geometry(NamedTuple):
     out_plain: int
     out_windowed: int
     out_tap: Shape
+    patches: bool = False
+    """In NCX, whether the windowed tensor is [N][I...][W] in memory: see summation.take_patches."""
 
 
 def resolve_geometry(

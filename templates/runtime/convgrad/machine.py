@@ -18,6 +18,8 @@ class Machine(NamedTuple):
     front_end         instructions of any kind that it brings in, when its other thread is busy as well
     least_cycles      from one multiply-add into an accumulator to the next, with what a loop costs around it
     l1_bytes          first-level data cache
+    l1_ways           cache lines that have one place in it
+    way_bytes         addresses so far apart have the same place in it
     l2_bytes          second-level cache of one core
     line_cycles       of a cache line from the second level, beside computation
     far_bytes         positions so far apart conflict in the first-level cache: a block's vectors do not stay there
@@ -32,6 +34,8 @@ class Machine(NamedTuple):
     front_end: float = 3.5
     least_cycles: float = 5.2
     l1_bytes: int = 48 << 10
+    l1_ways: int = 8
+    way_bytes: int = 4096
     l2_bytes: int = 1 << 20
     line_cycles: float = 0.8
     far_bytes: int = 1024

@@ -18,7 +18,10 @@
 #define SPAN ((void)geometry, (int64_t)WGRAD_SPAN)
 #define PACK_VECTORS WGRAD_PACK_VECTORS
 #define PACK_ROWS WGRAD_PACK_ROWS
+/* Positions ahead, which in a wide NXC tensor are too far apart for the processor to foresee; 0: they are packed. */
 #define PREFETCH WGRAD_PREFETCH
+#define SCALAR_PREFETCH WGRAD_SCALAR_PREFETCH
+#define POSITIONS WGRAD_POSITIONS /* of one turn of the loop, 1 or 2: with few registers its own instructions weigh */
 #else
 #define VECTORS 2
 #define ROWS (REGISTERS == 32 ? 12 : LANES == 8 ? 4 : 6)
@@ -27,9 +30,13 @@
 #define SPAN (geometry->span)
 #define PACK_VECTORS (geometry->pack_vectors)
 #define PACK_ROWS (geometry->pack_rows)
-#define PREFETCH 8 /* positions ahead: those of a wide NXC tensor are too far apart for the processor to foresee */
+#define PREFETCH (CHANNELS_LAST ? 8 : 0)
+#define SCALAR_PREFETCH (CHANNELS_LAST ? 16 : 0)
+#define POSITIONS 1
 #endif
-#define SCALAR_PREFETCH 16 /* positions ahead: what is broadcast may come from the third-level cache */
+/* Rows of a tile whose scalars are operands of the products: an instruction less, a read more. With more vectors the
+ * reads weigh more, and prefetches leave no room for them. */
+#define FROM_MEMORY (HAS_SCALAR_OPERANDS && VECTORS == 2 && !PREFETCH && !SCALAR_PREFETCH ? 3 : 0)
 /* Register tiles of one pass over a group, and spans of one: their sums stay in the first-level cache. */
 #define AT_ONCE 8
 #define SPANS_AT_ONCE (KW > 16 ? 16 : KW > 9 ? KW : 9 / KW * KW) /* whole rows of taps, which share what they read */
@@ -123,21 +130,42 @@ INLINE void load_vectors(const int vectors, vector a[VECTORS], const float *from
     for (int v = 0; v < vectors; v++) {
         a[v] = vector_load(from + v * LANES);
         KEEP_IN_REGISTER(a[v]);
-        __builtin_prefetch(from + ahead + v * LANES);
+        if (ahead)
+            __builtin_prefetch(from + ahead + v * LANES);
     }
 }
 
-/* One position of one row: its scalar meets the vectors. */
-INLINE void add_products(const int vectors, const vector a[VECTORS], const float *scalar, vector sum[VECTORS])
+/* One position of one row: its scalar, in a register or an operand of each product, meets the vectors. */
+INLINE void add_products(const int vectors, const vector a[VECTORS], const float *scalar, const int in_register,
+                         vector sum[VECTORS])
 {
-    if (vectors == 1) {
-        sum[0] = vector_multiply_add_scalar(a[0], scalar, sum[0]);
+    if (!in_register || vectors == 1) {
+        UNROLL
+        for (int v = 0; v < vectors; v++)
+            sum[v] = vector_multiply_add_scalar(a[v], scalar, sum[v]);
         return;
     }
     const vector b = vector_broadcast(*scalar);
     UNROLL
     for (int v = 0; v < vectors; v++)
         sum[v] = vector_multiply_add(a[v], b, sum[v]);
+}
+
+/* One position of all rows. */
+INLINE void sum_position(const wgrad_geometry *geometry, const int rows, const int vectors, const float *from,
+                         int64_t vector_step, const float *scalar, int64_t scalar_step, int64_t row_step,
+                         vector sum[ROWS][VECTORS])
+{
+    (void)geometry;
+    vector a[VECTORS];
+    load_vectors(vectors, a, from, PREFETCH * vector_step);
+    if (SCALAR_PREFETCH) {
+        __builtin_prefetch(scalar + SCALAR_PREFETCH * scalar_step);
+        __builtin_prefetch(scalar + SCALAR_PREFETCH * scalar_step + rows - 1);
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        add_products(vectors, a, scalar + i * row_step, i >= FROM_MEMORY, sum[i]);
 }
 
 /* One block of one tap, for rows from `row` on. */
@@ -148,7 +176,7 @@ INLINE void sum_tap(const wgrad_geometry *geometry, const int rows, const int ve
     /* Where what is broadcast is not packed, its steps are constants with sizes. */
     const int64_t windowed_step = (EXCHANGED || PACK_ROWS ? block->windowed.step : WINDOWED_STEP) * STRIDE_W;
     const int64_t plain_step = EXCHANGED ? PLAIN_STEP : block->plain.step;
-    const int64_t row_step = EXCHANGED ? PLAIN_CHANNEL : WINDOWED_CHANNEL;
+    const int64_t row_step = EXCHANGED ? PLAIN_CHANNEL : PACK_ROWS ? 1 : WINDOWED_CHANNEL;
     const int64_t vector_step = EXCHANGED ? windowed_step : plain_step;
     const int64_t scalar_step = EXCHANGED ? plain_step : windowed_step;
     vector sum[ROWS][VECTORS];
@@ -160,18 +188,20 @@ INLINE void sum_tap(const wgrad_geometry *geometry, const int rows, const int ve
         const float *const y = block->plain.base + (block->plain.row[r] + begin * plain_step);
         const float *const x = block->windowed.base + (at + begin * windowed_step + tap->shift * block->windowed.step);
         const float *from = EXCHANGED ? x : y, *scalar = (EXCHANGED ? y : x) + row * row_step;
-        for (int64_t left = length; left > 0; left--) {
-            vector a[VECTORS];
-            load_vectors(vectors, a, from, PREFETCH * vector_step);
-            if (CHANNELS_LAST && !PACK_ROWS) { /* in NCX, rows follow each other in memory */
-                __builtin_prefetch(scalar + SCALAR_PREFETCH * scalar_step);
-                __builtin_prefetch(scalar + SCALAR_PREFETCH * scalar_step + rows - 1);
-            }
-            UNROLL
-            for (int i = 0; i < rows; i++)
-                add_products(vectors, a, scalar + i * row_step, sum[i]);
+        for (int64_t left = length; left > 0; left -= POSITIONS) {
+            /* Else the compiler derives one address from another, and displacements no longer fit in a byte. */
+            KEEP_POINTER(from);
+            KEEP_POINTER(scalar);
+            sum_position(geometry, rows, vectors, from, vector_step, scalar, scalar_step, row_step, sum);
             from += vector_step;
             scalar += scalar_step;
+            if (POSITIONS == 2) {
+                if (left == 1)
+                    break;
+                sum_position(geometry, rows, vectors, from, vector_step, scalar, scalar_step, row_step, sum);
+                from += vector_step;
+                scalar += scalar_step;
+            }
         }
     }
     flush_sums(rows, vectors, sum, sums, add);
@@ -214,7 +244,7 @@ INLINE void sum_pairs(const wgrad_geometry *geometry, const int rows, const int 
                     load_vectors(vectors, a, from, PREFETCH * plain_step);
                     UNROLL
                     for (int i = 0; i < rows; i++)
-                        add_products(vectors, a, x + place[i], sum[i]);
+                        add_products(vectors, a, x + place[i], 1, sum[i]);
                     from += plain_step;
                 }
                 if (ow == block->end)
@@ -305,27 +335,12 @@ INLINE int taps_are_innermost(const wgrad_geometry *geometry)
            && (KD == 1 || geometry->out_tap[0] == KH * KW);
 }
 
-static inline void store_span(const wgrad_geometry *geometry, const tile_job *job, int64_t span, int64_t row, int rows,
-                              const float *sums)
+/* Transpose sums in registers and store them: for each lane a run of (row, tap), whose sums are [tap][row][lane]. */
+static inline void store_runs(float *to, int64_t lane_step, int64_t lanes_used, int64_t rows, int64_t taps,
+                              const float *sums, int64_t pitch)
 {
-    const int64_t step = lane_step(geometry), in_tap = EXCHANGED ? PLAIN : WINDOWED;
-    const int64_t row_stride = EXCHANGED ? geometry->out_plain : geometry->out_windowed;
-    for (int64_t i = 0; i < rows; i++, sums += job->vectors * LANES) {
-        const int64_t pair = span * SPAN + row + i;
-        float *const to
-            = job->out + job->channel * step + pair % in_tap * row_stride + tap_offset(geometry, pair / in_tap);
-        for (int64_t lane = 0; lane < job->count; lane += LANES)
-            store_lanes(geometry, to + lane * step, step, sums + lane, smaller(LANES, job->count - lane));
-    }
-}
-
-/* All spans of a tile whose taps are innermost, transposed in registers: a run of (channel, tap) for each lane. */
-static inline void store_transposed(const wgrad_geometry *geometry, const tile_job *job, int64_t first_row, int rows,
-                                    const float *sums)
-{
-    const int64_t taps = TAP_ROWS * KW, run = rows * taps, pitch = job->vectors * LANES;
-    float *const to = job->out + job->channel * geometry->out_plain + first_row * taps;
-    for (int64_t lane = 0; lane < job->count; lane += LANES)
+    const int64_t run = rows * taps;
+    for (int64_t lane = 0; lane < lanes_used; lane += LANES)
         for (int64_t q = 0; q < run; q += LANES) {
             vector row[LANES];
             for (int c = 0; c < LANES; c++) {
@@ -335,9 +350,27 @@ static inline void store_transposed(const wgrad_geometry *geometry, const tile_j
             vector_transpose(row);
             UNROLL
             for (int c = 0; c < LANES; c++)
-                if (lane + c < job->count)
-                    vector_store_first(to + (lane + c) * geometry->out_plain + q, row[c], run - q);
+                if (lane + c < lanes_used)
+                    vector_store_first(to + (lane + c) * lane_step + q, row[c], run - q);
         }
+}
+
+static inline void store_span(const wgrad_geometry *geometry, const tile_job *job, int64_t span, int64_t row, int rows,
+                              const float *sums)
+{
+    const int64_t step = lane_step(geometry), in_tap = EXCHANGED ? PLAIN : WINDOWED;
+    const int64_t row_stride = EXCHANGED ? geometry->out_plain : geometry->out_windowed;
+    float *const out = job->out + job->channel * step;
+    if (step != 1 && row_stride == 1 && rows > 1 && !MERGED && !geometry->accumulate) {
+        store_runs(out + row + tap_offset(geometry, span), step, job->count, rows, 1, sums, job->vectors * LANES);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++, sums += job->vectors * LANES) {
+        const int64_t pair = span * SPAN + row + i;
+        float *const to = out + pair % in_tap * row_stride + tap_offset(geometry, pair / in_tap);
+        for (int64_t lane = 0; lane < job->count; lane += LANES)
+            store_lanes(geometry, to + lane * step, step, sums + lane, smaller(LANES, job->count - lane));
+    }
 }
 
 /* Vector tile number t of a channel group. */
@@ -352,14 +385,15 @@ INLINE tile_job begin_tile(const wgrad_geometry *geometry, const scratch_parts *
     return job;
 }
 
-/* Where the rows of a strip are: in place, or packed now. */
+/* Where the rows of a strip are: in place, or packed now. `fresh` says that what the cache holds are other channels. */
 static inline view place_rows(const wgrad_geometry *geometry, row_tables *tables, int64_t g, int64_t first, int64_t end,
-                              const float *windowed)
+                              int fresh, const float *windowed)
 {
     if (!PACK_ROWS)
         return (view){windowed + g * WINDOWED * WINDOWED_CHANNEL, tables->group.windowed_row, WINDOWED_STEP};
     const channel_run run = {g * WINDOWED + first, end - first, ceil_divide(end - first, LANES), LANES};
-    clear_cache(&tables->cache); /* what is held are other rows */
+    if (fresh)
+        clear_cache(&tables->cache);
     view rows = pack_windowed(geometry, &tables->group, run, &tables->cache, windowed);
     rows.base -= first;
     return rows;
@@ -437,7 +471,9 @@ static inline void run_tile(const wgrad_geometry *geometry, const row_group *gro
         if (transposed && job->index == job->last)
             for (int64_t row = first, rows; row < end; row += rows) {
                 rows = tile_rows(geometry, row);
-                store_transposed(geometry, job, row, (int)rows, whole + row * job->spans * job->vectors * LANES);
+                store_runs(job->out + job->channel * geometry->out_plain + row * job->spans, geometry->out_plain,
+                           job->count, rows, job->spans, whole + row * job->spans * job->vectors * LANES,
+                           job->vectors * LANES);
             }
     }
 }

@@ -33,6 +33,7 @@
 #define PAD_D WGRAD_SIZE(PAD_D, pad[0])
 #define PAD_H WGRAD_SIZE(PAD_H, pad[1])
 #define PAD_W WGRAD_SIZE(PAD_W, pad[2])
+#define PATCHES WGRAD_SIZE(PATCHES, patches)
 
 /* Rows of taps, each KW long. */
 #define TAP_ROWS (KD * KH)

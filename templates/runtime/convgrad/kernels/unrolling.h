@@ -13,4 +13,7 @@
 #define UNROLL WGRAD_PRAGMA(GCC unroll 64)
 #endif
 
+/* An empty instruction that wants p in a register: the compiler knows nothing of its value. */
+#define KEEP_POINTER(p) __asm__("" : "+r"(p))
+
 #endif

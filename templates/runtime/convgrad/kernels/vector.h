@@ -20,6 +20,7 @@ INLINE void vector_store(float *to, vector x)
 }
 
 #ifndef HAS_SCALAR_OPERANDS
+#define HAS_SCALAR_OPERANDS 0
 /* sum + x * *y in every lane. */
 INLINE vector vector_multiply_add_scalar(vector x, const float *y, vector sum)
 {

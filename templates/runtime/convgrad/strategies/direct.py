@@ -29,4 +29,4 @@ def _draft_all(problem: Problem) -> Iterator[Draft]:
     )
 
 
-DIRECT = Strategy(name="direct", applies=lambda problem: True, drafts=_draft_all)
+DIRECT = Strategy(name="direct", applies=lambda problem: not problem.geometry.patches, drafts=_draft_all)

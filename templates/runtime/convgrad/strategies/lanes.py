@@ -41,7 +41,7 @@ class Tile(NamedTuple):
 
 
 def _applies(problem: Problem) -> bool:
-    return max(problem.geometry.P, problem.geometry.W) <= problem.isa.lanes
+    return max(problem.geometry.P, problem.geometry.W) <= problem.isa.lanes and not problem.geometry.patches
 
 
 def _vector_groups(problem: Problem) -> int:

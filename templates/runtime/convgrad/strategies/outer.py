@@ -72,6 +72,13 @@ class Tile(NamedTuple):
         return self.span - (self.rows - 1) * self.in_span
 
 
+class Packed(NamedTuple):
+    """Whether vectors, and rows, that could be read in place are packed."""
+
+    vectors: bool
+    rows: bool
+
+
 def _draft_all(problem: Problem) -> Iterator[Draft]:
     for tile in _list_tiles(problem):
         yield _draft(problem, tile)
@@ -93,12 +100,33 @@ def _list_tiles(problem: Problem) -> Iterator[Tile]:
                 yield Tile(exchanged, across, along, span, rows, vectors)
 
 
-def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, far: bool) -> float:
-    """Cycles of one position for one register tile: its multiply-adds or loads, starts of rows, and its flush.
+def _rows_displace(problem: Problem, tile: Tile) -> bool:
+    """Whether the channels of a tile's rows are so far apart in memory that they have one place in the cache, which is
+    too few for them."""
+    geometry = problem.geometry
+    apart = 4 * prod(geometry.O if tile.exchanged else geometry.I)
+    many = min(tile.rows, tile.along) > MACHINE.l1_ways
+    return many and not problem.channels_last and not geometry.patches and apart % MACHINE.way_bytes == 0
 
-    `far`: vectors are read in place, where they displace each other.
-    """
+
+def _delay(problem: Problem, tile: Tile, rows: int, vectors: int, packed: Packed) -> float:
+    """How many times as long as its instructions a register tile takes, as measured."""
+    geometry = problem.geometry
+    if vectors == 1:
+        return 1.3 if rows > 12 and not tile.merged else 1.0  # many rows of one vector wait for their broadcasts
+    factor = 1.0
+    if _rows_displace(problem, tile):
+        factor = 1.07 if packed.rows else 1.45
+    streams = tile.exchanged and not problem.channels_last and prod(geometry.K) == 1  # wide tiles read rows less often
+    if vectors > 2 and not (problem.channels_last and packed.vectors) and not streams:
+        factor *= 1.06 if vectors == 4 else 1.09
+    return factor
+
+
+def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, packed: Packed) -> float:
+    """Cycles of one position for one register tile: its multiply-adds or loads, starts of rows, and its flush."""
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
+    far = not packed.vectors and _pitch(problem, tile.across) >= MACHINE.far_bytes  # vectors displace each other
     unaligned = 1.5 if lanes == 16 else 1.0  # a vector of a whole cache line mostly lies in two
     loads = rows + vectors * unaligned + (0.6 * rows if tile.merged else 0)
     # Multiply-adds, broadcasts, loads and prefetches of vectors; the loop, and prefetches of what is broadcast.
@@ -108,18 +136,16 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, far: b
         instructions / MACHINE.front_end,
         MACHINE.least_cycles,
         loads / MACHINE.load_ports,
-        far * MACHINE.far_cycles * vectors,
+        MACHINE.far_cycles * vectors if far else 0.0,
     )
-    if vectors == 1 and rows > 12 and not tile.merged:
-        cycles *= 1.3  # measured: many rows of one vector wait for their broadcasts
+    cycles *= _delay(problem, tile, rows, vectors, packed)
     row_start = (10 + (5.0 * rows if tile.merged else 0)) / min(order.block_columns, geometry.O[2])
     flush = (rows * vectors + 10) / (order.block_rows * order.block_columns)
     return cycles + row_start + flush
 
 
-def _cost(problem: Problem, tile: Tile, pack_vectors: bool) -> float:
+def _cost(problem: Problem, tile: Tile, packed: Packed) -> float:
     """Cycles of the whole sum. The factors without a derivation are measured."""
-    far = not pack_vectors and _pitch(problem, tile.across) >= MACHINE.far_bytes
     geometry, lanes, positions = problem.geometry, problem.isa.lanes, problem.positions
     taps, (_, pad_h, pad_w) = prod(geometry.K), geometry.pad
     width = tile.vectors * lanes
@@ -131,7 +157,7 @@ def _cost(problem: Problem, tile: Tile, pack_vectors: bool) -> float:
         left, small = tile.span % tile.rows, SMALL_TILE[problem.isa.registers]
         row_tiles = {tile.rows: tile.span // tile.rows, small: left // small, 1: left % small}
     per_position = sum(
-        count * number * _cost_of_block(problem, tile, rows, vectors, far)
+        count * number * _cost_of_block(problem, tile, rows, vectors, packed)
         for rows, count in row_tiles.items()
         if rows and count
         for vectors, number in ((tile.vectors, tiles - 1), (tile.vectors if last > lanes else 1, 1))
@@ -143,9 +169,11 @@ def _cost(problem: Problem, tile: Tile, pack_vectors: bool) -> float:
             cycles *= 1 + 2.0 * (geometry.K[1] - 1) / geometry.O[1]
         if pad_w:
             cycles *= 1 + 2.0 * (geometry.K[2] - 1) / geometry.O[2]
-    packed = tiles if not problem.channels_last else 1 if last % width else 0
+    transposed = tiles if not problem.channels_last else 1 if last % width else 0
     steps = prod(geometry.stride) if tile.exchanged else 1
-    cycles += packed * tile.vectors * lanes * positions * MACHINE.transpose_cycles * steps
+    if packed.rows and not problem.channels_last:
+        cycles += tile.along * geometry.N * prod(geometry.I) * MACHINE.transpose_cycles
+    cycles += transposed * tile.vectors * lanes * positions * MACHINE.transpose_cycles * steps
     if tile.along * taps <= FEW_ROWS and tile.in_span * spans > 1:
         cycles *= 1.4  # vectors are read from memory more than once for few products
     if tile.exchanged and problem.channels_last:
@@ -159,8 +187,9 @@ def _cost_of_stores(problem: Problem, tile: Tile) -> float:
     elements = geometry.P * geometry.W * taps
     if (geometry.out_windowed if tile.exchanged else geometry.out_plain) == 1:
         return 0.1 * elements
-    if not tile.exchanged and not tile.merged and geometry.out_windowed == taps:
-        run = tile.rows * taps  # floats that follow each other for each lane
+    row_step = geometry.out_plain if tile.exchanged else geometry.out_windowed
+    if not tile.merged and (row_step == 1 or (row_step == taps and not tile.exchanged)):
+        run = tile.rows * row_step  # floats that follow each other for each lane
         return 0.5 * elements * round_up(run, problem.isa.lanes) / run
     return 1.5 * elements
 
@@ -177,20 +206,35 @@ def _plan_strip(problem: Problem, tile: Tile, tiles: int, pack_rows: bool) -> in
     return tile.span if most >= tile.span else max(tile.rows, most)
 
 
-def _packs(problem: Problem, tile: Tile) -> tuple[bool, bool]:
-    """Whether vectors, and rows, that could be read in place are packed: where positions are so far apart that they
-    displace each other, and each copy is read often enough."""
+def _packs(problem: Problem, tile: Tile) -> Packed:
+    """What is packed: what is so far apart that it displaces itself in the cache, where each copy is read often."""
     geometry, taps = problem.geometry, prod(problem.geometry.K)
-    if not problem.channels_last or tile.exchanged or tile.merged:
-        return False, False
+    if tile.exchanged or tile.merged:
+        return Packed(False, False)
     tiles = ceil_divide(tile.across, tile.vectors * problem.isa.lanes)
-    return (
+    rows_are_read = tiles * taps >= ROW_READS and prod(geometry.stride) <= taps
+    if not problem.channels_last:
+        return Packed(False, _rows_displace(problem, tile) and rows_are_read)
+    return Packed(
         _pitch(problem, tile.across) >= MACHINE.far_bytes and tile.along * taps >= VECTOR_READS,
         # Rows read one cache line of a position where vectors read several, so it takes a wider tensor.
-        _pitch(problem, tile.along) >= 2 * MACHINE.far_bytes
-        and tiles * taps >= ROW_READS
-        and prod(geometry.stride) <= taps,
+        _pitch(problem, tile.along) >= 2 * MACHINE.far_bytes and rows_are_read,
     )
+
+
+def _prefetch(problem: Problem, tile: Tile, packed: Packed) -> tuple[int, int]:
+    """Positions ahead that are asked for, of the vectors and of the scalars: 0 where they follow each other in memory,
+    and where a prefetch costs more than it saves."""
+    taps = prod(problem.geometry.K)
+    if tile.along * taps <= FEW_ROWS:
+        vectors = 96  # they come from memory at the pace of the products
+    elif not problem.channels_last or packed.vectors:
+        vectors = 0
+    elif problem.isa.registers == 16 and taps > 1 and _pitch(problem, tile.across) < MACHINE.far_bytes:
+        return 0, 0  # few products for each instruction that is not one
+    else:
+        vectors = 8
+    return vectors, 16 if problem.channels_last and not packed.rows else 0
 
 
 def _pitch(problem: Problem, channels: int) -> int:
@@ -211,19 +255,19 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
         per_item = spread_tiles(problem, tiles, LADDER_BYTES // ladder if ladder else tiles)
     items = geometry.G * ceil_divide(tiles, per_item)
     slab_groups, slabs = plan_slabs(problem, items)
-    pack_vectors, pack_rows = _packs(problem, tile)
-    slots = count_live_rows(problem) if packs or pack_rows else 0
-    strip = tile.span if packs else _plan_strip(problem, tile, per_item, pack_rows)
+    packed = _packs(problem, tile)
+    slots = count_live_rows(problem) if packs or packed.rows else 0
+    strip = tile.span if packs else _plan_strip(problem, tile, per_item, packed.rows)
     panels = per_item if strip < tile.span else 1
-    slot_width = round_up(min(tile.span, strip + tile.rows), lanes) if pack_rows else width
+    slot_width = round_up(min(tile.span, strip + tile.rows), lanes) if packed.rows else width
     words = round_up(4 * prod(geometry.K), LINE_WORDS) + plan_tables(problem, slots)
     levels = ladder_levels(min(slab_groups, order.groups))
     floats = plan_panels(problem, panels * width, slots, slot_width) + sums * (1 + per_item * levels)
-    prefetch = 96 if tile.along * prod(geometry.K) <= FEW_ROWS else 8
+    prefetch, scalar_prefetch = _prefetch(problem, tile, packed)
     side = "windowed" if tile.exchanged else "plain"
     rows = "(tap, channel) pairs" if tile.merged else "rows"
     return Draft(
-        cost=_cost(problem, tile, pack_vectors),
+        cost=_cost(problem, tile, packed),
         tile=f"{tile.rows} {rows} x {tile.vectors} vectors of {side} channels, tiles an item: {per_item}",
         items=items * slabs,
         scratch_bytes=8 * words + 4 * floats,
@@ -233,8 +277,8 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
             "span": tile.span,
             "tiles": per_item,
             "strip": strip,
-            "pack_vectors": int(pack_vectors),
-            "pack_rows": int(pack_rows),
+            "pack_vectors": int(packed.vectors),
+            "pack_rows": int(packed.rows),
             "slots": slots,
             "slab_groups": slab_groups,
         },
@@ -244,9 +288,11 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
             "WGRAD_ROWS": tile.rows,
             "WGRAD_LARGE_TILES": tile.large,
             "WGRAD_VECTORS": tile.vectors,
-            "WGRAD_PACK_VECTORS": int(pack_vectors),
-            "WGRAD_PACK_ROWS": int(pack_rows),
+            "WGRAD_PACK_VECTORS": int(packed.vectors),
+            "WGRAD_PACK_ROWS": int(packed.rows),
             "WGRAD_PREFETCH": prefetch,
+            "WGRAD_SCALAR_PREFETCH": scalar_prefetch,
+            "WGRAD_POSITIONS": 1 if problem.isa.registers == 32 else 2,
         },
     )
 
