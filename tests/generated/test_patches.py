@@ -61,8 +61,9 @@ def list_patches() -> Iterator[Geometry]:
         rank = 1 + number % 2
         K, W = (rng.randint(1, 3), rng.randint(2, 9)), rng.randint(1, 4)
         width = K[1] * rng.randint(1, 9)
-        rows = (1, 1, 1, 0) if rank == 1 else (rng.randint(K[0], 9), K[0], rng.randint(1, K[0]), rng.randint(0, K[0] - 1))
-        height, taps, step, pad = rows
+        height, taps, step, pad = rng.randint(K[0], 9), K[0], rng.randint(1, K[0]), rng.randint(0, K[0] - 1)
+        if rank == 1:
+            height, taps, step, pad = 1, 1, 1, 0
         extents = ((1, (height + 2 * pad - taps) // step + 1, width // K[1]), (1, height, width), (1, taps, K[1]))
         windows = ((1, step, K[1]), (1, 1, 1), (0, pad, 0))
         yield place_gradient(rng, rank, "NCX", (rng.choice((0, 1, 2, 40)), 1, rng.randint(1, 40), W), extents, windows)

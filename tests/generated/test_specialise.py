@@ -289,11 +289,13 @@ for turn in range(3):
         sums.add(float(operation(src[:, :length], diff_dst[:, : length - 2])[0, 0, 0]) == length - 2)
         if specialise._thread is not None and turn == 0:
             time.sleep(0.001)  # as an adversary: the queue is never full
+for turn in range(200):  # one that comes back often enough is worth it all the same
+    sums.add(float(operation(src[:, :777], diff_dst[:, :775])[0, 0, 0]) == 775)
 idle()
 report(sums=list(sums), known=len(specialise._known))
 """
     result = bench.run(program)
-    assert result == {"failed": 0, "sums": [True], "known": len(set(lengths))}
+    assert result == {"failed": 0, "sums": [True], "known": len({*lengths, 777})}
     assert 1 <= bench.compiled <= 20
 
 

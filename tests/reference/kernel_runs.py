@@ -42,7 +42,8 @@ _FUNCTION = "void (*)(const wgrad_geometry *, const void *, const void *, void *
 def small_caches() -> Iterator[None]:
     """Plan for caches so small that rows go in strips, and that vectors and rows are packed, at any size."""
     machine = outer.MACHINE._replace(l2_bytes=0, far_bytes=0, l1_ways=1, way_bytes=4)
-    with mock.patch.multiple(outer, MACHINE=machine, VECTOR_READS=1, ROW_READS=1):
+    everything = {0: 1}
+    with mock.patch.multiple(outer, MACHINE=machine, VECTOR_READS=everything, ROW_READS=everything, ROW_READS_NCX=1):
         yield
 
 

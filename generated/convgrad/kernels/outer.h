@@ -21,6 +21,8 @@
 /* Positions ahead, which in a wide NXC tensor are too far apart for the processor to foresee; 0: they are packed. */
 #define PREFETCH WGRAD_PREFETCH
 #define SCALAR_PREFETCH WGRAD_SCALAR_PREFETCH
+/* Whether the pairs of a span are next to each other in memory: those of one row of taps, wherever all are inside. */
+#define ADJACENT (CHANNELS_LAST && GROUPS == 1 && DILATION_W == 1 && SPAN == KW * WINDOWED)
 #define POSITIONS WGRAD_POSITIONS /* of one turn of the loop, 1 or 2: with few registers its own instructions weigh */
 #else
 #define VECTORS 2
@@ -32,6 +34,7 @@
 #define PACK_ROWS (geometry->pack_rows)
 #define PREFETCH (CHANNELS_LAST ? 8 : 0)
 #define SCALAR_PREFETCH (CHANNELS_LAST ? 16 : 0)
+#define ADJACENT 0
 #define POSITIONS 1
 #endif
 /* Rows of a tile whose scalars are operands of the products: an instruction less, a read more. With more vectors the
@@ -238,13 +241,16 @@ INLINE void sum_pairs(const wgrad_geometry *geometry, const int rows, const int 
         const float *const y = block->plain.base + block->plain.row[r];
         for (int64_t ow = block->first; ow < block->end; ow++) {
             if (whole && ow == inner) {
-                const float *from = y + inner * plain_step, *x = block->windowed.base + inner * windowed_step;
+                const float *from = y + inner * plain_step;
+                const float *x = block->windowed.base + (inner * windowed_step + (ADJACENT ? place[0] : 0));
                 for (; ow < inner_end; ow++, x += windowed_step) {
+                    KEEP_POINTER(from);
+                    KEEP_POINTER(x);
                     vector a[VECTORS];
                     load_vectors(vectors, a, from, PREFETCH * plain_step);
                     UNROLL
                     for (int i = 0; i < rows; i++)
-                        add_products(vectors, a, x + place[i], 1, sum[i]);
+                        add_products(vectors, a, x + (ADJACENT ? i : place[i]), 1, sum[i]);
                     from += plain_step;
                 }
                 if (ow == block->end)

@@ -11,6 +11,8 @@
 
 #include "rows.h"
 
+#define PACK_AHEAD 8 /* positions whose cache lines are asked for while one is copied */
+
 /* Where packed channels come from: `count` of them from channel number `channel` on, `in_vector` to a vector. */
 typedef struct channel_run {
     int64_t channel, count, vectors, in_vector;
@@ -22,14 +24,19 @@ static inline void pack_positions(float *to, channel_run run, const float *from,
                                   int64_t channel_step, int64_t readable)
 {
     const int64_t width = run.vectors * LANES;
+    if (channel_step == 1) {
+        for (int64_t i = 0; i < length; i++)
+            for (int64_t v = 0; v < run.vectors; v++) {
+                const float *const at = from + i * step + v * run.in_vector;
+                const int64_t used = larger(0, smaller(run.in_vector, run.count - v * run.in_vector));
+                __builtin_prefetch(at + PACK_AHEAD * step);
+                vector_store(to + i * width + v * LANES, vector_load_first(at, used));
+            }
+        return;
+    }
     for (int64_t v = 0; v < run.vectors; v++) {
         const int64_t channel = v * run.in_vector;
         const int64_t used = larger(0, smaller(run.in_vector, run.count - channel));
-        if (channel_step == 1) {
-            for (int64_t i = 0; i < length; i++)
-                vector_store(to + i * width + v * LANES, vector_load_first(from + i * step + channel, used));
-            continue;
-        }
         for (int64_t i = 0; i < length; i += LANES) {
             vector row[LANES];
             if (used == LANES && (channel + LANES - 1) * channel_step + i + LANES <= readable) {

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
@@ -28,10 +28,12 @@ ACCUMULATOR_ROWS = {32: {1: 24, 2: 14, 3: 9, 4: 6}, 16: {1: 12, 2: 6, 3: 4, 4: 3
 """By registers, by vectors: rows whose accumulators, with the vectors and a broadcast, fit in the registers."""
 PAIR_ROWS = 14
 """Rows of (tap, channel) pairs: each needs a pointer as well."""
-VECTOR_READS = 128
-"""Reads of a packed vector that are worth the copy."""
-ROW_READS = 4
-"""Reads of a packed row that are worth the copy."""
+VECTOR_READS = {256: 512, 1024: 128}
+"""By bytes from one position to the next: reads of a packed vector that are worth the copy."""
+ROW_READS = {1024: 36, 2048: 4}
+"""The same of a packed row. It reads one cache line of a position where vectors read several."""
+ROW_READS_NCX = 4
+"""Of a packed row whose channels have one place in the cache."""
 SMALL_TILE = {32: 4, 16: 2}
 """By registers: rows of the second tile of kernels for any size, as in kernels/outer.h; the third has one."""
 FEW_ROWS = 16
@@ -88,6 +90,7 @@ def _list_tiles(problem: Problem) -> Iterator[Tile]:
     geometry, isa = problem.geometry, problem.isa
     for exchanged in (False, True):
         across, along = (geometry.W, geometry.P) if exchanged else (geometry.P, geometry.W)
+        adjacent = _adjacent_pairs(problem)
         merged = () if exchanged else (geometry.K[2] * along, prod(geometry.K) * along)
         for span in dict.fromkeys((along, *(span for span in merged if span <= LARGEST_SPAN))):
             if not problem.specialised:
@@ -95,9 +98,16 @@ def _list_tiles(problem: Problem) -> Iterator[Tile]:
                 yield Tile(exchanged, across, along, span, most, 2)
                 continue
             for vectors, limit in ACCUMULATOR_ROWS[isa.registers].items():
-                most = min(limit, PAIR_ROWS) if span != along else limit
+                most = min(limit, PAIR_ROWS) if span not in (along, adjacent) else limit
                 rows = ceil_divide(span, ceil_divide(span, min(span, most)))  # tiles of equal size, or nearly
                 yield Tile(exchanged, across, along, span, rows, vectors)
+
+
+def _adjacent_pairs(problem: Problem) -> int:
+    """(tap, channel) pairs of a row of taps, if they are next to each other in memory; else 0. See kernels/outer.h."""
+    geometry = problem.geometry
+    adjacent = problem.specialised and problem.channels_last and geometry.G == 1 and geometry.dilation[2] == 1
+    return geometry.K[2] * geometry.W if adjacent else 0
 
 
 def _rows_displace(problem: Problem, tile: Tile) -> bool:
@@ -113,14 +123,16 @@ def _delay(problem: Problem, tile: Tile, rows: int, vectors: int, packed: Packed
     """How many times as long as its instructions a register tile takes, as measured."""
     geometry = problem.geometry
     if vectors == 1:
-        return 1.3 if rows > 12 and not tile.merged else 1.0  # many rows of one vector wait for their broadcasts
+        return 1.3 if rows > 12 else 1.0  # many rows of one vector wait for their broadcasts
+    if tile.merged:
+        return 1.15 if vectors == 2 else 1.0
     factor = 1.0
     if _rows_displace(problem, tile):
         factor = 1.07 if packed.rows else 1.45
     streams = tile.exchanged and not problem.channels_last and prod(geometry.K) == 1  # wide tiles read rows less often
     if vectors > 2 and not (problem.channels_last and packed.vectors) and not streams:
-        factor *= 1.06 if vectors == 4 else 1.09
-    return factor
+        factor *= 1.06
+    return factor * (1.04 if vectors == 3 else 1.0)
 
 
 def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, packed: Packed) -> float:
@@ -128,7 +140,8 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, packed
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
     far = not packed.vectors and _pitch(problem, tile.across) >= MACHINE.far_bytes  # vectors displace each other
     unaligned = 1.5 if lanes == 16 else 1.0  # a vector of a whole cache line mostly lies in two
-    loads = rows + vectors * unaligned + (0.6 * rows if tile.merged else 0)
+    apart = tile.merged and tile.span != _adjacent_pairs(problem)  # each pair has a pointer of its own
+    loads = rows + vectors * unaligned + (0.6 * rows if apart else 0)
     # Multiply-adds, broadcasts, loads and prefetches of vectors; the loop, and prefetches of what is broadcast.
     instructions = rows * vectors + rows + 2 * vectors + 5
     cycles = max(
@@ -139,7 +152,7 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, packed
         MACHINE.far_cycles * vectors if far else 0.0,
     )
     cycles *= _delay(problem, tile, rows, vectors, packed)
-    row_start = (10 + (5.0 * rows if tile.merged else 0)) / min(order.block_columns, geometry.O[2])
+    row_start = (10 + ((5.0 if apart else 2.0) * rows if tile.merged else 0)) / min(order.block_columns, geometry.O[2])
     flush = (rows * vectors + 10) / (order.block_rows * order.block_columns)
     return cycles + row_start + flush
 
@@ -212,14 +225,18 @@ def _packs(problem: Problem, tile: Tile) -> Packed:
     if tile.exchanged or tile.merged:
         return Packed(False, False)
     tiles = ceil_divide(tile.across, tile.vectors * problem.isa.lanes)
-    rows_are_read = tiles * taps >= ROW_READS and prod(geometry.stride) <= taps
+    row_reads = tiles * taps if prod(geometry.stride) <= taps else 0  # else most positions are not read at all
     if not problem.channels_last:
-        return Packed(False, _rows_displace(problem, tile) and rows_are_read)
+        return Packed(False, _rows_displace(problem, tile) and row_reads >= ROW_READS_NCX)
     return Packed(
-        _pitch(problem, tile.across) >= MACHINE.far_bytes and tile.along * taps >= VECTOR_READS,
-        # Rows read one cache line of a position where vectors read several, so it takes a wider tensor.
-        _pitch(problem, tile.along) >= 2 * MACHINE.far_bytes and rows_are_read,
+        _is_worth(tile.along * taps, _pitch(problem, tile.across), VECTOR_READS),
+        _is_worth(row_reads, _pitch(problem, tile.along), ROW_READS),
     )
+
+
+def _is_worth(reads: int, pitch: int, needed: Mapping[int, int]) -> bool:
+    """Whether a copy is read often enough for positions so far apart."""
+    return any(pitch >= apart and reads >= least for apart, least in needed.items())
 
 
 def _prefetch(problem: Problem, tile: Tile, packed: Packed) -> tuple[int, int]:

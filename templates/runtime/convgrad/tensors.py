@@ -166,13 +166,15 @@ def check_out(
         SpecError: wrong shape, read-only, not contiguous, misaligned, or overlapping an input.
         DTypeError: wrong element type.
     """
+    expected = NUMPY_DTYPES[dtype]
     if array.shape != shape:
         raise SpecError(f"{operation}: out has shape {array.shape}; expected {shape}")
-    if array.dtype != NUMPY_DTYPES[dtype]:
-        raise DTypeError(f"{operation}: out has dtype {array.dtype}; expected {dtype} ({NUMPY_DTYPES[dtype].name})")
-    if not array.flags.writeable:
-        raise SpecError(f"{operation}: out is read-only; expected an array that can be written")
-    check_memory(operation, "out", array)
+    if array.dtype != expected:
+        raise DTypeError(f"{operation}: out has dtype {array.dtype}; expected {dtype} ({expected.name})")
+    if not array.flags.carray:  # contiguous, aligned and writeable
+        if not array.flags.writeable:
+            raise SpecError(f"{operation}: out is read-only; expected an array that can be written")
+        check_memory(operation, "out", array)
     for name, data in inputs:
         if np.may_share_memory(array, data):
             raise SpecError(f"{operation}: out overlaps {name} in memory; expected memory of its own")

@@ -125,8 +125,8 @@ def _cost(problem: Problem, tile: Tile, in_place: bool) -> float:
         loads / MACHINE.load_ports,
         (tile.accumulators + permutes) / (MACHINE.wide_issue if lanes == 16 else MACHINE.issue),
     )
-    if _broadcast(problem) and tile.columns == 1:
-        column *= 1.5  # measured: each product waits for a scalar of its own
+    if _broadcast(problem):  # measured: each product waits for a scalar of its own; several rows of them are scattered
+        column *= 1.5 if tile.columns == 1 else 1.05 if tile.rows > 1 else 1.0
     cycles = problem.positions * passes * tiles * (column + 0.4)
     edges = 0.5 * (geometry.K[1] - 1) / geometry.O[1] if tap_rows > 1 and geometry.pad[1] else 0.0
     row_start = (3.0 + 0.5 * tile.columns) / min(order.block_columns, geometry.O[2])
