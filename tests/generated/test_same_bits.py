@@ -94,6 +94,30 @@ def test_strips_and_packing() -> None:
     assert all(met[name] >= 20 for name in ("strips", "vectors", "rows", "all")), met
 
 
+def test_turns_of_tiles() -> None:
+    """What depthwise layers do whose tensors come from memory: all tiles go over a block before the next block."""
+    turns = 0
+    for number in range(24):
+        rng = random.Random(f"turns {number}")
+        isa = list_isas()[number % len(list_isas())]
+        H, W, K, s = rng.randint(9, 40), rng.randint(3, 30), rng.randint(1, 3), 1 + number % 2
+        channels = 1 + (number % 4 == 0)
+        O = (1, (H + 2 - K) // s + 1, (W + 2 - K) // s + 1)
+        G = 4 * ISAS[isa].lanes // channels
+        windows = ((1, s, s), (1, 1, 1), (0, 1, 1))
+        extents = (O, (1, H, W), (1, K, K))
+        geometry = place_gradient(rng, 2, "NXC", (rng.randint(0, 3), G, channels, channels), extents, windows)
+        plain, windowed = draw_tensors(geometry, number)
+        expected = direct(geometry, isa, plain, windowed)
+        for specialised in (False, number % 6 == 0):
+            with small_caches():
+                schedules = list(list_schedules(geometry, "f32", isa, specialised=specialised, strategy="lanes"))
+            for schedule in schedules[:1]:
+                assert_same(compute(schedule, plain, windowed), expected, schedule)
+                turns += geometry.N > 0 and schedule.fields["turn_rows"] < schedule.fields["group_rows"]
+    assert turns >= 12
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_specialised_kernels(part: int) -> None:
     """The tile that is planned, and any other one of each strategy."""

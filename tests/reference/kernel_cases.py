@@ -13,18 +13,8 @@ from reference.kernel_runs import PLACES, SIZES, place_gradient
 
 SCHEDULE_FIELDS = (
     *("block_rows", "block_columns", "group_rows", "group_columns"),
-    *(
-        "patches",
-        "exchanged",
-        "span",
-        "tiles",
-        "strip",
-        "pack_vectors",
-        "pack_rows",
-        "slots",
-        "slab_groups",
-        "out_slab",
-    ),
+    *("patches", "exchanged", "span", "tiles", "strip", "turn_rows"),
+    *("pack_vectors", "pack_rows", "slots", "slab_groups", "out_slab"),
 )
 
 

@@ -28,7 +28,7 @@ from convgrad.geometry import Geometry
 from convgrad.isa import ISAS
 from convgrad.loader import KERNEL_FOLDER, load_kernel, load_runtime
 from convgrad.planner import Schedule
-from convgrad.strategies import outer
+from convgrad.strategies import lanes, outer
 
 Floats = npt.NDArray[np.float32]
 
@@ -40,10 +40,13 @@ _FUNCTION = "void (*)(const wgrad_geometry *, const void *, const void *, void *
 
 @contextlib.contextmanager
 def small_caches() -> Iterator[None]:
-    """Plan for caches so small that rows go in strips, and that vectors and rows are packed, at any size."""
+    """Plan for caches so small that rows go in strips, tiles take turns, and all that can be is packed, at any size."""
     machine = outer.MACHINE._replace(l2_bytes=0, far_bytes=0, l1_ways=1, way_bytes=4)
-    everything = {0: 1}
-    with mock.patch.multiple(outer, MACHINE=machine, VECTOR_READS=everything, ROW_READS=everything, ROW_READS_NCX=1):
+    reads = {"VECTOR_READS": {0: 1}, "ROW_READS": {0: 1}, "ROW_READS_NCX": 1}
+    with (
+        mock.patch.multiple(outer, MACHINE=machine, **reads),
+        mock.patch.multiple(lanes, MEMORY_BYTES=0, TURN_BYTES=1 << 40),
+    ):
         yield
 
 

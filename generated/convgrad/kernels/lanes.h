@@ -118,7 +118,7 @@ static inline scratch_parts carve_scratch(const wgrad_geometry *geometry, void *
     result.panel = (float *)words;
     result.tables.cache.panel = result.panel + plain_panel_size(geometry, VECTORS);
     result.sums = result.tables.cache.panel + geometry->slots * slot_size(geometry, VECTORS);
-    result.ladder = result.sums + tile_size(geometry);
+    result.ladder = result.sums + geometry->tiles * tile_size(geometry);
     for (int64_t kw = 0; kw < KW; kw++) {
         result.first_inside[kw] = first_inside(geometry, kw);
         result.end_inside[kw] = end_inside(geometry, kw);
@@ -410,10 +410,12 @@ INLINE void sum_block_of_tiles(const wgrad_geometry *geometry, const int packed,
     }
 }
 
-/* The sums of one tile over one group of positions: [tap][windowed channel][vector][lane]. */
-static inline void run_tile(const wgrad_geometry *geometry, const row_group *group, const tile_job *job, float *sums)
+/* The sums of one tile over one group of positions, [tap][windowed channel][vector][lane]; here its rows first..end-1,
+ * which follow those that are in `sums`. */
+static inline void run_tile(const wgrad_geometry *geometry, const row_group *group, const tile_job *job, int64_t first,
+                            int64_t end, float *sums)
 {
-    for (int64_t r = 0; r == 0 || r < group->rows; r += geometry->block_rows)
+    for (int64_t r = first; r == first || r < end; r += geometry->block_rows)
         for (int64_t c = 0; c < group->columns; c += geometry->block_columns) {
             const sum_block block = find_block(geometry, group, job->plain, job->windowed, r, c);
             const int add = r > 0 || c > 0;

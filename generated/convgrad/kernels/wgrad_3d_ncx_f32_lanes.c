@@ -73,27 +73,34 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
     row_group *const group = &scratch->tables.group;
     for (int64_t index = first_group; index < end_group; index++) {
         find_rows(geometry, index, group);
-        for (int64_t t = first_tile; t < end_tile; t++) {
-            tile_job job = begin_tile(geometry, scratch, t);
-            if (CHANNELS_LAST && !job.packed) {
-                job.plain = (view){plain + job.g * PLAIN, group->plain_row, PLAIN_STEP};
-                job.windowed = (view){windowed + job.g * WINDOWED, group->windowed_row, WINDOWED_STEP};
-            } else {
-                const channel_run plain_run = {job.g * PLAIN, job.count * PLAIN, job.vectors, PLAIN_LANES};
-                const channel_run windowed_run = {job.g * WINDOWED, job.count * WINDOWED, job.vectors, WINDOWED_LANES};
-                if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
-                    clear_cache(&scratch->tables.cache);
-                job.windowed = pack_windowed(geometry, group, windowed_run, &scratch->tables.cache, windowed);
-                pack_plain(geometry, group, plain_run, scratch->panel, plain);
-                job.plain = find_packed(group, job.vectors * LANES, scratch->panel, scratch->tables.panel_row);
+        for (int64_t turn = 0, end; turn == 0 || turn < group->rows; turn = end) {
+            end = larger(1, smaller(group->rows, turn + geometry->turn_rows)); /* a batch of none has a turn, too */
+            for (int64_t t = first_tile; t < end_tile; t++) {
+                tile_job job = begin_tile(geometry, scratch, t);
+                if (CHANNELS_LAST && !job.packed) {
+                    job.plain = (view){plain + job.g * PLAIN, group->plain_row, PLAIN_STEP};
+                    job.windowed = (view){windowed + job.g * WINDOWED, group->windowed_row, WINDOWED_STEP};
+                } else {
+                    const channel_run plain_run = {job.g * PLAIN, job.count * PLAIN, job.vectors, PLAIN_LANES};
+                    const channel_run windowed_run
+                        = {job.g * WINDOWED, job.count * WINDOWED, job.vectors, WINDOWED_LANES};
+                    if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
+                        clear_cache(&scratch->tables.cache);
+                    job.windowed = pack_windowed(geometry, group, windowed_run, &scratch->tables.cache, windowed);
+                    pack_plain(geometry, group, plain_run, scratch->panel, plain);
+                    job.plain = find_packed(group, job.vectors * LANES, scratch->panel, scratch->tables.panel_row);
+                }
+                const int64_t size = tile_size(geometry), used = size / VECTORS * job.vectors;
+                float *const sums = scratch->sums + (t - first_tile) * size;
+                run_tile(geometry, group, &job, turn, end, sums);
+                if (end < group->rows)
+                    continue;
+                const float *const whole
+                    = ladder_add(sums, scratch->ladder + (t - first_tile) * size, geometry->tiles * size, used,
+                                 index - first_group, end_group - first_group - 1);
+                if (whole)
+                    store_tile(geometry, &job, out, whole);
             }
-            run_tile(geometry, group, &job, scratch->sums);
-            const int64_t size = tile_size(geometry), used = size / VECTORS * job.vectors;
-            const float *const whole = ladder_add(scratch->sums, scratch->ladder + (t - first_tile) * size,
-                                                  geometry->tiles * size, used, index - first_group,
-                                                  end_group - first_group - 1);
-            if (whole)
-                store_tile(geometry, &job, out, whole);
         }
     }
 }

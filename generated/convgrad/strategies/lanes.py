@@ -21,6 +21,10 @@ from convgrad.strategies.draft import (
 )
 from convgrad.summation import ceil_divide, ladder_levels, round_up
 
+MEMORY_BYTES = 16 << 20
+"""Inputs of this size come from memory, whatever the caches."""
+TURN_BYTES = 16 << 10
+"""Sums of tiles that take turns stay in the first-level cache."""
 COLUMN_REACH = 24
 """Windowed columns that one straight-line run of output columns may meet: the code grows with them."""
 
@@ -106,6 +110,13 @@ def _in_place(problem: Problem, tile: Tile) -> bool:
     )
 
 
+def _takes_turns(problem: Problem, in_place: bool, sums: int) -> bool:
+    """Whether all tiles go over a block before the next block: what comes from memory is then read in its order."""
+    geometry = problem.geometry
+    inputs = 4 * geometry.N * geometry.G * (geometry.P * prod(geometry.O) + geometry.W * prod(geometry.I))
+    return in_place and inputs >= MEMORY_BYTES and 4 * sums <= TURN_BYTES
+
+
 def _cost(problem: Problem, tile: Tile, in_place: bool) -> float:
     """Cycles of the whole sum. The factors without a derivation are measured."""
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
@@ -156,7 +167,7 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
     words = lanes * lanes // 2 + 2 * round_up(geometry.K[2], LINE_WORDS) + plan_tables(problem, slots)
     sums = prod(geometry.K) * geometry.W * width
     levels = ladder_levels(min(slab_groups, order.groups))
-    floats = plan_panels(problem, width, slots, width) + sums * (1 + per_item * levels)
+    floats = plan_panels(problem, width, slots, width) + sums * per_item * (1 + levels)
     tap_rows = geometry.K[0] * geometry.K[1]
     return Draft(
         cost=_cost(problem, tile, in_place),
@@ -169,6 +180,7 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
         slabs=slabs,
         fields={
             "tiles": per_item,
+            "turn_rows": order.block_rows if _takes_turns(problem, in_place, sums * per_item) else order.group_rows,
             "slots": slots,
             "slab_groups": slab_groups,
         },

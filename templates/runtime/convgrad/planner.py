@@ -31,7 +31,7 @@ _KERNELS: dict[tuple[int, str, str, str], Kernel] = {
     (row.rank, row.data_format, row.dtype, row.strategy): row for row in KERNELS
 }
 _AXES = "DHW"
-_UNUSED_FIELDS = dict.fromkeys(("exchanged", "span", "strip", "pack_vectors", "pack_rows", "slots"), 0)
+_UNUSED_FIELDS = dict.fromkeys(("exchanged", "span", "strip", "turn_rows", "pack_vectors", "pack_rows", "slots"), 0)
 """Fields of the schedule that not every strategy has a use for."""
 
 

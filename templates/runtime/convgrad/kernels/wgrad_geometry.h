@@ -47,6 +47,7 @@ typedef struct wgrad_geometry {
     int64_t span;        /* rows (tap, channel) that one register tile may run across */
     int64_t tiles;       /* vector tiles in one work item */
     int64_t strip;       /* rows of a span that all vector tiles of an item go over before the next rows */
+    int64_t turn_rows;   /* rows of a group that all tiles of an item go over before the next rows */
     int64_t pack_vectors; /* 1: vectors are packed although they could be read in place */
     int64_t pack_rows;    /* 1: what is broadcast is packed as well */
     int64_t slots;       /* rows of the windowed tensor that are kept packed */
