@@ -60,3 +60,44 @@ def test_names_of_what_comes_later_exist() -> None:
     for name in LATER:
         if name.startswith("convgrad."):
             __import__(name)
+
+
+FIRST_RESULT = """\
+import json, sys
+import numpy as np
+import convgrad
+operation = convgrad.ConvolutionBackwardWeights(
+    strides=(1,), pads_begin=(0,), pads_end=(0,), dilations=(1,), weights_shape=(2, 4, 4)
+)
+before = set(sys.modules)
+result = operation(np.ones((1, 9, 4), np.float32), np.ones((1, 8, 4), np.float32))
+print(json.dumps([result.tolist(), sorted(set(sys.modules) - before)]))
+"""
+COMPILING = {
+    *("cffi", "concurrent.futures", "dataclasses", "filelock", "logging", "sysconfig", "tempfile"),
+    "convgrad.self_test",
+}
+"""What only a compilation needs; milliseconds each."""
+
+
+def test_a_first_result_from_the_cache_loads_nothing_that_only_a_compilation_needs(tmp_path: Path) -> None:
+    path = os.pathsep.join(sys.path)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "CONVGRAD_CACHE_DIR": str(tmp_path),
+        "CONVGRAD_SPECIALIZE": "never",
+    }
+    for warm in (False, True):
+        done = subprocess.run(
+            [sys.executable, "-c", FIRST_RESULT],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=120,
+            check=True,
+        )
+        result, modules = json.loads(done.stdout)
+        assert result == [[[8.0] * 4] * 4] * 2
+        assert "convgrad.loader" in modules
+        assert bool(COMPILING & set(modules)) != warm, sorted(COMPILING & set(modules))
