@@ -18,6 +18,8 @@ class Kernel(NamedTuple):
     data_format  layout of both inputs: "NCX" (channels first) or "NXC" (channels last)
     dtype        element type of both inputs: "f32", "bf16" or "f16" (the sums are kept in f32)
     strategy     how the sum is worked out: one row of the generator's table of strategies
+
+    The loader refuses a symbol that the other fields do not spell.
     """
 
     symbol: str

@@ -143,6 +143,25 @@ static inline tile_job begin_tile(const wgrad_geometry *geometry, const scratch_
     return job;
 }
 
+/* Where the channels of a tile are: in place, or packed now. `fresh` says that what the cache holds are other ones. */
+static inline void place_tile(const wgrad_geometry *geometry, scratch_parts *scratch, tile_job *job, int fresh,
+                              const float *plain, const float *windowed)
+{
+    row_tables *const tables = &scratch->tables;
+    if (CHANNELS_LAST && !job->packed) {
+        job->plain = (view){plain + job->g * PLAIN, tables->group.plain_row, PLAIN_STEP};
+        job->windowed = (view){windowed + job->g * WINDOWED, tables->group.windowed_row, WINDOWED_STEP};
+        return;
+    }
+    const channel_run plain_run = {job->g * PLAIN, job->count * PLAIN, job->vectors, PLAIN_LANES};
+    const channel_run windowed_run = {job->g * WINDOWED, job->count * WINDOWED, job->vectors, WINDOWED_LANES};
+    if (fresh)
+        clear_cache(&tables->cache);
+    job->windowed = pack_windowed(geometry, &tables->group, windowed_run, &tables->cache, windowed);
+    pack_plain(geometry, &tables->group, plain_run, scratch->panel, plain);
+    job->plain = find_packed(&tables->group, job->vectors * LANES, scratch->panel, tables->panel_row);
+}
+
 /* All windowed channels at x, unless they are taken one by one: then a vector of them may reach behind the tensor. */
 INLINE vector load_channels(const wgrad_geometry *geometry, const float *x)
 {

@@ -72,19 +72,7 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
             end = larger(1, smaller(group->rows, turn + geometry->turn_rows)); /* a batch of none has a turn, too */
             for (int64_t t = first_tile; t < end_tile; t++) {
                 tile_job job = begin_tile(geometry, scratch, t);
-                if (CHANNELS_LAST && !job.packed) {
-                    job.plain = (view){plain + job.g * PLAIN, group->plain_row, PLAIN_STEP};
-                    job.windowed = (view){windowed + job.g * WINDOWED, group->windowed_row, WINDOWED_STEP};
-                } else {
-                    const channel_run plain_run = {job.g * PLAIN, job.count * PLAIN, job.vectors, PLAIN_LANES};
-                    const channel_run windowed_run
-                        = {job.g * WINDOWED, job.count * WINDOWED, job.vectors, WINDOWED_LANES};
-                    if (index == first_group || geometry->tiles > 1) /* what is held belongs to other channels */
-                        clear_cache(&scratch->tables.cache);
-                    job.windowed = pack_windowed(geometry, group, windowed_run, &scratch->tables.cache, windowed);
-                    pack_plain(geometry, group, plain_run, scratch->panel, plain);
-                    job.plain = find_packed(group, job.vectors * LANES, scratch->panel, scratch->tables.panel_row);
-                }
+                place_tile(geometry, scratch, &job, index == first_group || geometry->tiles > 1, plain, windowed);
                 const int64_t size = tile_size(geometry), used = size / VECTORS * job.vectors;
                 float *const sums = scratch->sums + (t - first_tile) * size;
                 run_tile(geometry, group, &job, turn, end, sums);

@@ -70,8 +70,8 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
         find_rows(geometry, index, &tables->group);
         for (int64_t first = 0, end; first < SPAN; first = end) {
             end = strip_end(geometry, first);
-            const int other = index == first_group || first > 0 || end < SPAN;
-            const view rows = place_rows(geometry, tables, g, first, end, other, windowed);
+            const int fresh = index == first_group || first > 0 || end < SPAN; /* else the cache holds this strip */
+            const view rows = place_rows(geometry, tables, g, first, end, fresh, windowed);
             for (int64_t t = first_tile; t < end_tile; t++) {
                 tile_job job = begin_tile(geometry, scratch, t);
                 job.first = first;

@@ -110,7 +110,7 @@ def load_kernel(kernel: Kernel, isa: str = "base") -> int:
 
     Thread-safe. Compiled at its first use, then kept; before a new one is published it has to pass an exact self-test.
     Raises CompileError if it can be neither found nor built, CacheSecurityError if others could have written to the
-    cache, and ValueError for an unknown instruction set.
+    cache, and ValueError for an unknown instruction set or a symbol that the kernel's fields do not spell.
     """
     address = _addresses.get((kernel.symbol, isa))
     if address is None:
@@ -238,6 +238,7 @@ def _accept(module: Any) -> None:
 
 
 def _load_kernel(kernel: Kernel, isa: str, *, announce: bool) -> tuple[Any, bool]:
+    _check_kernel(kernel)
     _check_isa(isa)
     runtime, _ = _load(_runtime_unit(), _accept, announce=announce)
     unit = _Unit(kernel.symbol, _PROTOTYPE.format(symbol=kernel.symbol), isa)
@@ -294,12 +295,14 @@ def _recipe(unit: _Unit) -> Recipe:
 
 
 _DEFINITION = re.compile(r"[A-Z][A-Z0-9_]*", re.ASCII)
+_STRATEGY = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 
 
 def _specialised_recipe(schedule: Schedule) -> Recipe:
     kernel, isa, sizes = schedule.kernel, schedule.isa, schedule.sizes
     if not sizes or not all(_DEFINITION.fullmatch(name) and type(size) is int for name, size in sizes.items()):
         raise ValueError(f"sizes={sizes!r}: expected names and integers, which become definitions in C")
+    _check_kernel(kernel)
     _check_isa(isa)
     definitions = (f"-D{name}={size}" for name, size in sorted(sizes.items()))
     return Recipe(
@@ -321,6 +324,14 @@ def _read_sources(folder: Path, name: str) -> tuple[tuple[str, str], ...]:
 def _system_abi() -> tuple[str, str]:
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in getattr(os, "confstr_names", {}) else None
     return f"{sys.platform} {platform.machine()}", libc or ""
+
+
+def _check_kernel(kernel: Kernel) -> None:
+    """Symbols end up in C source, in file names and in compiler arguments: nothing but their grammar gets through."""
+    expected = f"wgrad_{kernel.rank}d_{kernel.data_format.lower()}_{kernel.dtype}_{kernel.strategy}"
+    known = kernel.rank in (1, 2, 3) and kernel.data_format in ("NCX", "NXC") and kernel.dtype in ("f32", "bf16", "f16")
+    if not known or _STRATEGY.fullmatch(kernel.strategy) is None or kernel.symbol != expected:
+        raise ValueError(f"not a kernel: symbol={kernel.symbol!r}, but its fields spell {expected!r}")
 
 
 def _check_isa(isa: str) -> None:

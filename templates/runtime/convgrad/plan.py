@@ -209,10 +209,6 @@ class Plan:
         check_memory(self._operation, self._names[0], arrays[0])
         check_memory(self._operation, self._names[1], arrays[1])
         threads = get_num_threads() if num_threads is None else check_num_threads(num_threads)
-        if out is None and type(first) is np.ndarray and not self.accumulate:
-            made = np.empty(self._weights_shape, self._numpy_out_dtype)
-            self._execute(arrays, made, threads)
-            return cast(T, made)
         result, target = self._target(first, out, arrays)
         self._execute(arrays, target, threads)
         return result
@@ -241,7 +237,7 @@ class Plan:
             return out, array
         if self.accumulate:
             raise SpecError(f"{self._operation}: accumulate needs an out to add to; expected an f32 array in out")
-        if is_torch_tensor(first):
+        if type(first) is not np.ndarray and is_torch_tensor(first):
             tensor = make_torch_tensor(self.out_dtype, self._weights_shape)
             return tensor, view_array(self._operation, "out", tensor)
         made = np.empty(self._weights_shape, self._numpy_out_dtype)
