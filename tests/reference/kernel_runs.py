@@ -42,7 +42,7 @@ _FUNCTION = "void (*)(const wgrad_geometry *, const void *, const void *, void *
 def small_caches() -> Iterator[None]:
     """Plan for caches so small that rows go in strips, tiles take turns, and all that can be is packed, at any size."""
     machine = outer.MACHINE._replace(l2_bytes=0, far_bytes=0, l1_ways=1, way_bytes=4)
-    reads = {"VECTOR_READS": {0: 1}, "ROW_READS": {0: 1}, "ROW_READS_NCX": 1}
+    reads = {"VECTOR_READS": {16: {0: 1}, 32: {0: 1}}, "ROW_READS": {0: 1}, "ROW_READS_NCX": 1}
     with (
         mock.patch.multiple(outer, MACHINE=machine, **reads),
         mock.patch.multiple(lanes, MEMORY_BYTES=0, TURN_BYTES=1 << 40),

@@ -38,6 +38,7 @@
 #define FIRST_COLUMN(kw) (job->scratch->first_inside[kw]) /* tables, for finding them takes divisions */
 #define END_COLUMN(kw) (job->scratch->end_inside[kw])
 #endif
+#define LINE_FLOATS 16 /* of a cache line */
 /* Columns at an edge that are worth a straight line each: their number is a constant, and so are the taps inside. */
 #define IS_SHORT(columns) (WHOLE_ROWS && __builtin_constant_p(columns) && (columns) <= 4)
 #define ONE_LESS(size) ((size) > 1 ? (size) - 1 : 1)
@@ -449,11 +450,41 @@ static inline void run_tile(const wgrad_geometry *geometry, const row_group *gro
         }
 }
 
+/* Ask for part number `part` of what the turn that begins at row `first` is the first to read. With stride 1 columns
+ * are asked for one by one; where each reads several, that leaves the memory half idle. */
+INLINE void prefetch_turn(const wgrad_geometry *geometry, const row_group *group, int64_t first, int64_t part,
+                          int64_t parts, const float *plain, const float *windowed)
+{
+    const int64_t end = smaller(group->rows, first + geometry->turn_rows);
+    const int64_t plain_row = OW * PLAIN_STEP, windowed_row = IW * WINDOWED_STEP;
+    if (!CHANNELS_LAST || STRIDE_W == 1 || geometry->turn_rows == geometry->group_rows)
+        return;
+    for (int64_t r = first; r < end; r++) {
+        for (int64_t i = part * plain_row / parts; i < (part + 1) * plain_row / parts; i += LINE_FLOATS)
+            __builtin_prefetch(plain + group->plain_row[r] + i);
+        for (int64_t h = larger(0, TAP_ROWS - STRIDE_H); h < TAP_ROWS; h++) {
+            const int64_t at = group->windowed_row[r * TAP_ROWS + h];
+            const int64_t past = at == OUTSIDE ? 0 : (part + 1) * windowed_row / parts;
+            for (int64_t i = part * windowed_row / parts; i < past; i += LINE_FLOATS)
+                __builtin_prefetch(windowed + at + i);
+        }
+    }
+}
+
 static inline void store_tile(const wgrad_geometry *geometry, const tile_job *job, float *out, const float *sums)
 {
     const int in_order = geometry->out_plain == 1 && geometry->out_group == PLAIN; /* plain channels of all groups */
-    const int64_t used = ceil_divide(job->count, VECTOR_GROUPS);
-    for (int64_t t = 0; t < TAP_ROWS * KW; t++)
+    const int64_t used = ceil_divide(job->count, VECTOR_GROUPS), taps = TAP_ROWS * KW;
+    if (taps_are_adjacent(geometry) && !geometry->accumulate && geometry->out_plain == WINDOWED * taps
+        && geometry->out_group == PLAIN * WINDOWED * taps) {
+        for (int64_t v = 0; v < used; v++) {
+            const int64_t first = v * VECTOR_GROUPS, groups = smaller(VECTOR_GROUPS, job->count - first);
+            store_runs(out + (job->g + first) * geometry->out_group, geometry->out_plain, groups * PLAIN, WINDOWED,
+                       taps, sums + v * LANES, job->vectors * LANES);
+        }
+        return;
+    }
+    for (int64_t t = 0; t < taps; t++)
         for (int64_t w = 0; w < WINDOWED; w++, sums += job->vectors * LANES) {
             float *const to = out + w * geometry->out_windowed + tap_offset(geometry, t);
             for (int64_t v = 0; v < used; v++) {

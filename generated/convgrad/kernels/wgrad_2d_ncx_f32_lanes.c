@@ -76,6 +76,7 @@ static void run_item(const wgrad_geometry *geometry, const float *plain, const f
                 const int64_t size = tile_size(geometry), used = size / VECTORS * job.vectors;
                 float *const sums = scratch->sums + (t - first_tile) * size;
                 run_tile(geometry, group, &job, turn, end, sums);
+                prefetch_turn(geometry, group, end, t - first_tile, end_tile - first_tile, plain, windowed);
                 if (end < group->rows)
                     continue;
                 const float *const whole

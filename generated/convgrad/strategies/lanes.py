@@ -151,7 +151,8 @@ def _cost(problem: Problem, tile: Tile, in_place: bool) -> float:
         cycles += problem.positions * passes * tiles * lines * (1 + tile.rows * step) * MACHINE.line_cycles
     packed = tiles if not problem.channels_last else 0 if in_place else 1
     elements = packed * tile.vectors * lanes * (problem.positions + geometry.N * prod(geometry.I))
-    return cycles + elements * MACHINE.transpose_cycles
+    pages = not problem.channels_last and 4 * prod(geometry.I) >= MACHINE.way_bytes  # the processor follows few of them
+    return cycles + elements * MACHINE.transpose_cycles * (1 + 0.25 * (tile.vectors - 1) * pages)
 
 
 def _draft(problem: Problem, tile: Tile) -> Draft:

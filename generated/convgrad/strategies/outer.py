@@ -24,14 +24,14 @@ from convgrad.summation import ceil_divide, ladder_levels, round_up
 LARGEST_SPAN = 4096
 LADDER_BYTES = 4 << 20
 """What the ladders of one work item may take."""
-ACCUMULATOR_ROWS = {32: {1: 24, 2: 14, 3: 9, 4: 6}, 16: {1: 12, 2: 6, 3: 4, 4: 3}}
+ACCUMULATOR_ROWS = {32: {1: 24, 2: 14, 3: 9, 4: 6}, 16: {1: 12, 2: 6, 3: 4}}
 """By registers, by vectors: rows whose accumulators, with the vectors and a broadcast, fit in the registers."""
 PAIR_ROWS = 14
 """Rows of (tap, channel) pairs: each needs a pointer as well."""
-VECTOR_READS = {256: 512, 1024: 128}
-"""By bytes from one position to the next: reads of a packed vector that are worth the copy."""
+VECTOR_READS = {32: {256: 39, 1024: 17}, 16: {256: 39, 512: 10, 1024: 5}}
+"""By registers, by bytes from one position to the next: reads of a packed vector that are worth the copy."""
 ROW_READS = {1024: 36, 2048: 4}
-"""The same of a packed row. It reads one cache line of a position where vectors read several."""
+"""The same of a packed row, by bytes. It is one cache line of a position where vectors are several."""
 ROW_READS_NCX = 4
 """Of a packed row whose channels have one place in the cache."""
 SMALL_TILE = {32: 4, 16: 2}
@@ -122,8 +122,10 @@ def _rows_displace(problem: Problem, tile: Tile) -> bool:
 def _delay(problem: Problem, tile: Tile, rows: int, vectors: int, packed: Packed) -> float:
     """How many times as long as its instructions a register tile takes, as measured."""
     geometry = problem.geometry
-    if vectors == 1:
-        return 1.3 if rows > 12 else 1.0  # many rows of one vector wait for their broadcasts
+    if vectors == 1:  # each product waits for a scalar of its own
+        return 1.05 if problem.isa.lanes < 16 else 1.18 if problem.channels_last else 1.12
+    if tile.merged and tile.span == _adjacent_pairs(problem):
+        return 1.15 if problem.isa.lanes < 16 else 1.08 if vectors < 4 else 1.0
     if tile.merged:
         return 1.15 if vectors == 2 else 1.0
     factor = 1.0
@@ -143,7 +145,8 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, packed
     apart = tile.merged and tile.span != _adjacent_pairs(problem)  # each pair has a pointer of its own
     loads = rows + vectors * unaligned + (0.6 * rows if apart else 0)
     # Multiply-adds, broadcasts, loads and prefetches of vectors; the loop, and prefetches of what is broadcast.
-    instructions = rows * vectors + rows + 2 * vectors + 5
+    broadcasts = 0 if vectors == 1 and lanes == 16 else rows  # a scalar may be an operand
+    instructions = rows * vectors + broadcasts + 2 * vectors + 5
     cycles = max(
         rows * vectors / MACHINE.fma_ports,
         instructions / MACHINE.front_end,
@@ -152,7 +155,7 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, packed
         MACHINE.far_cycles * vectors if far else 0.0,
     )
     cycles *= _delay(problem, tile, rows, vectors, packed)
-    row_start = (10 + ((5.0 if apart else 2.0) * rows if tile.merged else 0)) / min(order.block_columns, geometry.O[2])
+    row_start = (10 + (5.0 * rows if apart else 0)) / min(order.block_columns, geometry.O[2])
     flush = (rows * vectors + 10) / (order.block_rows * order.block_columns)
     return cycles + row_start + flush
 
@@ -181,7 +184,8 @@ def _cost(problem: Problem, tile: Tile, packed: Packed) -> float:
         if tile.span > geometry.K[2] * geometry.W and pad_h:
             cycles *= 1 + 2.0 * (geometry.K[1] - 1) / geometry.O[1]
         if pad_w:
-            cycles *= 1 + 2.0 * (geometry.K[2] - 1) / geometry.O[2]
+            tested = 1.0 if tile.span == _adjacent_pairs(problem) else 2.0
+            cycles *= 1 + tested * (geometry.K[2] - 1) / geometry.O[2]
     transposed = tiles if not problem.channels_last else 1 if last % width else 0
     steps = prod(geometry.stride) if tile.exchanged else 1
     if packed.rows and not problem.channels_last:
@@ -198,12 +202,13 @@ def _cost_of_stores(problem: Problem, tile: Tile) -> float:
     """Cycles in which the gradient of a group is stored: by vectors, so after a transpose, or float by float."""
     geometry, taps = problem.geometry, prod(problem.geometry.K)
     elements = geometry.P * geometry.W * taps
+    far = 4 * elements * geometry.G > MACHINE.l2_bytes  # then the longer the runs, the better
     if (geometry.out_windowed if tile.exchanged else geometry.out_plain) == 1:
-        return 0.1 * elements
+        return (0.1 + (6.0 / (tile.vectors * problem.isa.lanes) if far else 0.0)) * elements
     row_step = geometry.out_plain if tile.exchanged else geometry.out_windowed
     if not tile.merged and (row_step == 1 or (row_step == taps and not tile.exchanged)):
         run = tile.rows * row_step  # floats that follow each other for each lane
-        return 0.5 * elements * round_up(run, problem.isa.lanes) / run
+        return (0.8 if far else 0.5) * elements * round_up(run, problem.isa.lanes) / run
     return 1.5 * elements
 
 
@@ -229,7 +234,7 @@ def _packs(problem: Problem, tile: Tile) -> Packed:
     if not problem.channels_last:
         return Packed(False, _rows_displace(problem, tile) and row_reads >= ROW_READS_NCX)
     return Packed(
-        _is_worth(tile.along * taps, _pitch(problem, tile.across), VECTOR_READS),
+        _is_worth(tile.in_span * taps, _pitch(problem, tile.across), VECTOR_READS[problem.isa.registers]),
         _is_worth(row_reads, _pitch(problem, tile.along), ROW_READS),
     )
 
@@ -247,7 +252,7 @@ def _prefetch(problem: Problem, tile: Tile, packed: Packed) -> tuple[int, int]:
         vectors = 96  # they come from memory at the pace of the products
     elif not problem.channels_last or packed.vectors:
         vectors = 0
-    elif problem.isa.registers == 16 and taps > 1 and _pitch(problem, tile.across) < MACHINE.far_bytes:
+    elif problem.isa.registers == 16 and _pitch(problem, tile.across) < MACHINE.far_bytes:
         return 0, 0  # few products for each instruction that is not one
     else:
         vectors = 8

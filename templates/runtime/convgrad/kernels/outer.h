@@ -22,7 +22,7 @@
 #define PREFETCH WGRAD_PREFETCH
 #define SCALAR_PREFETCH WGRAD_SCALAR_PREFETCH
 /* Whether the pairs of a span are next to each other in memory: those of one row of taps, wherever all are inside. */
-#define ADJACENT (CHANNELS_LAST && GROUPS == 1 && DILATION_W == 1 && SPAN == KW * WINDOWED)
+#define ADJACENT (CHANNELS_LAST && GROUPS == 1 && DILATION_W == 1 && MERGED && SPAN == KW * WINDOWED)
 #define POSITIONS WGRAD_POSITIONS /* of one turn of the loop, 1 or 2: with few registers its own instructions weigh */
 #else
 #define VECTORS 2
@@ -191,21 +191,20 @@ INLINE void sum_tap(const wgrad_geometry *geometry, const int rows, const int ve
         const float *const y = block->plain.base + (block->plain.row[r] + begin * plain_step);
         const float *const x = block->windowed.base + (at + begin * windowed_step + tap->shift * block->windowed.step);
         const float *from = EXCHANGED ? x : y, *scalar = (EXCHANGED ? y : x) + row * row_step;
-        for (int64_t left = length; left > 0; left -= POSITIONS) {
+        int64_t left = length;
+        for (; left >= POSITIONS; left -= POSITIONS) {
             /* Else the compiler derives one address from another, and displacements no longer fit in a byte. */
             KEEP_POINTER(from);
             KEEP_POINTER(scalar);
-            sum_position(geometry, rows, vectors, from, vector_step, scalar, scalar_step, row_step, sum);
-            from += vector_step;
-            scalar += scalar_step;
-            if (POSITIONS == 2) {
-                if (left == 1)
-                    break;
+            UNROLL
+            for (int i = 0; i < POSITIONS; i++) {
                 sum_position(geometry, rows, vectors, from, vector_step, scalar, scalar_step, row_step, sum);
                 from += vector_step;
                 scalar += scalar_step;
             }
         }
+        if (left > 0)
+            sum_position(geometry, rows, vectors, from, vector_step, scalar, scalar_step, row_step, sum);
     }
     flush_sums(rows, vectors, sum, sums, add);
 }
@@ -242,7 +241,7 @@ INLINE void sum_pairs(const wgrad_geometry *geometry, const int rows, const int 
         for (int64_t ow = block->first; ow < block->end; ow++) {
             if (whole && ow == inner) {
                 const float *from = y + inner * plain_step;
-                const float *x = block->windowed.base + (inner * windowed_step + (ADJACENT ? place[0] : 0));
+                const float *x = block->windowed.base + inner * windowed_step;
                 for (; ow < inner_end; ow++, x += windowed_step) {
                     KEEP_POINTER(from);
                     KEEP_POINTER(x);
@@ -250,7 +249,7 @@ INLINE void sum_pairs(const wgrad_geometry *geometry, const int rows, const int 
                     load_vectors(vectors, a, from, PREFETCH * plain_step);
                     UNROLL
                     for (int i = 0; i < rows; i++)
-                        add_products(vectors, a, x + (ADJACENT ? i : place[i]), 1, sum[i]);
+                        add_products(vectors, a, x + place[i], 1, sum[i]);
                     from += plain_step;
                 }
                 if (ow == block->end)
@@ -269,11 +268,53 @@ INLINE void sum_pairs(const wgrad_geometry *geometry, const int rows, const int 
     flush_sums(rows, vectors, sum, sums, add);
 }
 
+/* The same for pairs that are next to each other in memory, from number `row` on of tap row `tap_row`: a window of a
+ * row of the windowed tensor, which moves on with the columns. Near the edges a part of it is outside. */
+INLINE void sum_window(const wgrad_geometry *geometry, const int rows, const int vectors, int64_t tap_row, int64_t row,
+                       const sum_block *block, float *sums, int add)
+{
+    const int64_t step = WINDOWED * STRIDE_W, plain_step = block->plain.step, end = IW * WINDOWED;
+    const int64_t shift = row - PAD_W * WINDOWED; /* of the window at column 0, in a row of `end` elements */
+    const int64_t inner = larger(block->first, first_position(shift, step));
+    const int64_t inner_end = smaller(block->end, end_position(shift + rows - 1, step, end, OW));
+    vector sum[ROWS][VECTORS];
+    clear_sums(rows, vectors, sum);
+    for (int64_t r = 0; r < block->rows; r++) {
+        const int64_t at = block->windowed.row[r * TAP_ROWS + tap_row];
+        if (at == OUTSIDE)
+            continue;
+        const float *from = block->plain.base + (block->plain.row[r] + block->first * plain_step);
+        const float *x = block->windowed.base + (at + shift + block->first * step);
+        for (int64_t ow = block->first; ow < block->end; ow++, from += plain_step, x += step) {
+            for (; ow >= inner && ow < inner_end; ow++, from += plain_step, x += step) {
+                KEEP_POINTER(from);
+                KEEP_POINTER(x);
+                vector a[VECTORS];
+                load_vectors(vectors, a, from, PREFETCH * plain_step);
+                UNROLL
+                for (int i = 0; i < rows; i++)
+                    add_products(vectors, a, x + i, 1, sum[i]);
+            }
+            if (ow >= block->end)
+                break;
+            vector a[VECTORS];
+            load_vectors(vectors, a, from, 0);
+            UNROLL
+            for (int i = 0; i < rows; i++)
+                if (shift + ow * step + i >= 0 && shift + ow * step + i < end)
+                    add_products(vectors, a, x + i, 1, sum[i]);
+        }
+    }
+    flush_sums(rows, vectors, sum, sums, add);
+}
+
 /* One block of one register tile: rows from `row` on of one span. */
 INLINE void sum_span(const wgrad_geometry *geometry, const int rows, const int vectors, const tile_job *job,
                      int64_t span, int64_t row, const sum_block *block, float *sums, int add)
 {
-    if (MERGED)
+    if (ADJACENT)
+        sum_window(geometry, rows, vectors, span, row, block, sums, add);
+    else if (MERGED)
         sum_pairs(geometry, rows, vectors, job, span * SPAN + row, block, sums, add);
     else
         sum_tap(geometry, rows, vectors, job->taps + span, row, block, sums, add);
@@ -336,29 +377,7 @@ INLINE int64_t lane_step(const wgrad_geometry *geometry)
 /* Whether, for one plain channel, windowed channels and in each of these its taps follow each other: [P][W][taps]. */
 INLINE int taps_are_innermost(const wgrad_geometry *geometry)
 {
-    return !EXCHANGED && !MERGED && !geometry->accumulate && geometry->out_windowed == TAP_ROWS * KW
-           && (KW == 1 || geometry->out_tap[2] == 1) && (KH == 1 || geometry->out_tap[1] == KW)
-           && (KD == 1 || geometry->out_tap[0] == KH * KW);
-}
-
-/* Transpose sums in registers and store them: for each lane a run of (row, tap), whose sums are [tap][row][lane]. */
-static inline void store_runs(float *to, int64_t lane_step, int64_t lanes_used, int64_t rows, int64_t taps,
-                              const float *sums, int64_t pitch)
-{
-    const int64_t run = rows * taps;
-    for (int64_t lane = 0; lane < lanes_used; lane += LANES)
-        for (int64_t q = 0; q < run; q += LANES) {
-            vector row[LANES];
-            for (int c = 0; c < LANES; c++) {
-                const int64_t at = smaller(q + c, run - 1);
-                row[c] = vector_load(sums + (at % taps * rows + at / taps) * pitch + lane);
-            }
-            vector_transpose(row);
-            UNROLL
-            for (int c = 0; c < LANES; c++)
-                if (lane + c < lanes_used)
-                    vector_store_first(to + (lane + c) * lane_step + q, row[c], run - q);
-        }
+    return !EXCHANGED && !MERGED && !geometry->accumulate && taps_are_adjacent(geometry);
 }
 
 static inline void store_span(const wgrad_geometry *geometry, const tile_job *job, int64_t span, int64_t row, int rows,
@@ -476,7 +495,7 @@ static inline void run_tile(const wgrad_geometry *geometry, const row_group *gro
                 }
         if (transposed && job->index == job->last)
             for (int64_t row = first, rows; row < end; row += rows) {
-                rows = tile_rows(geometry, row);
+                rows = job->spans == 1 ? end - first : tile_rows(geometry, row); /* one tap: tiles follow each other */
                 store_runs(job->out + job->channel * geometry->out_plain + row * job->spans, geometry->out_plain,
                            job->count, rows, job->spans, whole + row * job->spans * job->vectors * LANES,
                            job->vectors * LANES);

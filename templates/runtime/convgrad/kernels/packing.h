@@ -143,6 +143,13 @@ static inline void clear_cache(row_cache *cache)
         cache->number[i] = -1;
 }
 
+/* The slot of a row that comes `by` rows after the one in `slot`, both of one group: without a division. */
+INLINE int64_t move_slot(int64_t slot, int64_t by, int64_t slots)
+{
+    const int64_t moved = slot + by;
+    return moved < 0 ? moved + slots : moved >= slots ? moved - slots : moved;
+}
+
 /* Pack those windowed rows of a group that the cache does not hold. */
 static inline view pack_windowed(const wgrad_geometry *geometry, const row_group *group, channel_run run,
                                  row_cache *cache, const float *windowed)
@@ -152,7 +159,7 @@ static inline view pack_windowed(const wgrad_geometry *geometry, const row_group
     const int64_t first = larger(0, smaller(IW, group->first_column * STRIDE_W - PAD_W));
     const int64_t end = larger(first, smaller(IW, last_column * STRIDE_W + (KW - 1) * DILATION_W - PAD_W + 1));
     const int64_t pitch = (end - first) * width, image = ID * IH;
-    int64_t highest = -1;
+    int64_t highest = -1, last = -1, slot = 0; /* row number `last` is in `slot` */
     if (first != cache->first || end - first != cache->columns)
         clear_cache(cache);
     cache->first = first;
@@ -164,7 +171,9 @@ static inline view pack_windowed(const wgrad_geometry *geometry, const row_group
         cache->row[i] = OUTSIDE;
         if (group->windowed_row[i] == OUTSIDE)
             continue;
-        const int64_t number = group->input_row[i], slot = number % cache->slots;
+        const int64_t number = group->input_row[i];
+        slot = last < 0 ? number % cache->slots : move_slot(slot, number - last, cache->slots);
+        last = number;
         if (cache->number[slot] != number) {
             const int64_t at = group->windowed_row[i] + first * WINDOWED_STEP + run.channel * WINDOWED_CHANNEL;
             /* Whole rows that follow each other in memory, and will in the cache, are packed as one run. */

@@ -85,6 +85,43 @@ INLINE int64_t tap_offset(const wgrad_geometry *geometry, int64_t t)
     return t / (KH * KW) * geometry->out_tap[0] + t / KW % KH * geometry->out_tap[1] + t % KW * geometry->out_tap[2];
 }
 
+/* Whether windowed channels and in each of these its taps follow each other in the gradient: [W][taps]. */
+INLINE int taps_are_adjacent(const wgrad_geometry *geometry)
+{
+    return (WINDOWED == 1 || geometry->out_windowed == TAP_ROWS * KW) && (KW == 1 || geometry->out_tap[2] == 1)
+           && (KH == 1 || geometry->out_tap[1] == KW) && (KD == 1 || geometry->out_tap[0] == KH * KW);
+}
+
+/* Transpose sums in registers and store them: for each lane a run of (row, tap), whose sums are [tap][row][lane]. */
+static inline void store_runs(float *to, int64_t lane_step, int64_t lanes_used, int64_t rows, int64_t taps,
+                              const float *sums, int64_t pitch)
+{
+    const int64_t run = rows * taps;
+    for (int64_t lane = 0; lane < lanes_used; lane += LANES) {
+        const float *from = sums + lane;
+        int64_t tap = 0; /* counted: a division for each vector would take longer than all else */
+        for (int64_t q = 0; q < run; q += LANES) {
+            vector line[LANES];
+            for (int c = 0; c < LANES; c++) {
+                line[c] = vector_load(from);
+                if (q + c + 1 >= run)
+                    continue;
+                tap++;
+                from += rows * pitch;
+                if (tap == taps) {
+                    tap = 0;
+                    from -= (run - 1) * pitch;
+                }
+            }
+            vector_transpose(line);
+            UNROLL
+            for (int c = 0; c < LANES; c++)
+                if (lane + c < lanes_used)
+                    vector_store_first(to + (lane + c) * lane_step + q, line[c], run - q);
+        }
+    }
+}
+
 /* Store `count` <= LANES sums at out[i * step]. */
 INLINE void store_lanes(const wgrad_geometry *geometry, float *out, int64_t step, const float *sums, int64_t count)
 {
