@@ -140,7 +140,7 @@ def _cost(problem: Problem, tile: Tile, in_place: bool) -> float:
         column *= 1.5 if tile.columns == 1 else 1.05 if tile.rows > 1 else 1.0
     cycles = problem.positions * passes * tiles * (column + 0.4)
     edges = 0.5 * (geometry.K[1] - 1) / geometry.O[1] if tap_rows > 1 and geometry.pad[1] else 0.0
-    row_start = (3.0 + 0.5 * tile.columns) / min(order.block_columns, geometry.O[2])
+    row_start = (3.0 + 0.25 * tile.columns) / min(order.block_columns, geometry.O[2])
     cycles *= 1 + 6.0 / (order.block_rows * order.block_columns) + row_start + 0.04 * (tile.vectors == 1) + edges
     read = min(order.block_columns, geometry.O[2]) + tile.rows * min(order.block_columns * step, geometry.I[2])
     # Positions that are far apart share few sets of the cache, and displace each other.
@@ -195,10 +195,16 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
             "WGRAD_LARGE_H": _large(tap_rows, tile.rows),
             "WGRAD_LARGE_W": _large(geometry.K[2], tile.taps),
             "WGRAD_LARGE_CHANNELS": _large(geometry.W, tile.channels),
-            "WGRAD_PREFETCH": 16 if problem.channels_last else 0,
+            "WGRAD_PREFETCH": _prefetch(problem),
             "WGRAD_PACKED": int(not in_place),
         },
     )
+
+
+def _prefetch(problem: Problem) -> int:
+    """Columns ahead that are asked for: none where they follow each other in memory and are read a scalar at a time."""
+    foreseen = not problem.channels_last or (problem.geometry.G == 1 and _broadcast(problem))
+    return 0 if foreseen else 16
 
 
 def _large(total: int, size: int) -> int:

@@ -48,6 +48,8 @@
 #define PLAIN_LANES (VECTOR_GROUPS * PLAIN)
 #define WINDOWED_LANES (VECTOR_GROUPS * WINDOWED)
 #define PERMUTED (PLAIN != 1 || WINDOWED != 1)
+/* Whether the last tile has all vectors, too: with sizes, tiles of one vector need not be compiled then. */
+#define TILES_ARE_WHOLE ((GROUPS - 1) % (VECTORS * VECTOR_GROUPS) >= (VECTORS > 1 ? VECTOR_GROUPS : 0))
 
 /* The scratch of one thread. */
 typedef struct scratch_parts {
@@ -417,7 +419,7 @@ INLINE void sum_block_of_tile(const wgrad_geometry *geometry, const int vectors,
 INLINE void sum_block_of_tiles(const wgrad_geometry *geometry, const int packed, const tile_job *job,
                                const sum_block *block, float *sums, int add)
 {
-    if (job->vectors == VECTORS) {
+    if (TILES_ARE_WHOLE || job->vectors == VECTORS) {
         if (PERMUTED)
             sum_block_of_tile(geometry, VECTORS, 1, packed, job, block, sums, add);
         else

@@ -44,6 +44,8 @@
 #define AT_ONCE 8
 #define SPANS_AT_ONCE (KW > 16 ? 16 : KW > 9 ? KW : 9 / KW * KW) /* whole rows of taps, which share what they read */
 #define MERGED (!EXCHANGED && SPAN != WINDOWED)
+/* Whether the last tile has all vectors, too: with sizes, tiles of one vector need not be compiled then. */
+#define TILES_ARE_WHOLE (((EXCHANGED ? WINDOWED : PLAIN) - 1) % (VECTORS * LANES) >= (VECTORS > 1 ? LANES : 0))
 
 typedef struct tap_range {
     int64_t row, shift; /* kd * KH + kh, and kw * dilation - pad */
@@ -459,7 +461,7 @@ static inline void sum_tiles(const wgrad_geometry *geometry, const tile_job *job
         rows = tile_rows(geometry, row);
         for (int64_t span = some; span < some_end; span++) {
             const int64_t at = (row * job->spans + span * rows) * width;
-            if (job->vectors == VECTORS)
+            if (TILES_ARE_WHOLE || job->vectors == VECTORS)
                 sum_rows(geometry, (int)rows, VECTORS, job, span, row, block, job->sums + at, add);
             else
                 sum_rows(geometry, (int)rows, 1, job, span, row, block, job->sums + at, add);

@@ -123,7 +123,7 @@ def _delay(problem: Problem, tile: Tile, rows: int, vectors: int, packed: Packed
     """How many times as long as its instructions a register tile takes, as measured."""
     geometry = problem.geometry
     if vectors == 1:  # each product waits for a scalar of its own
-        return 1.05 if problem.isa.lanes < 16 else 1.18 if problem.channels_last else 1.12
+        return 1.05 if problem.isa.lanes < 16 else 1.23 if problem.channels_last else 1.12
     if tile.merged and tile.span == _adjacent_pairs(problem):
         return 1.15 if problem.isa.lanes < 16 else 1.08 if vectors < 4 else 1.0
     if tile.merged:
@@ -194,7 +194,7 @@ def _cost(problem: Problem, tile: Tile, packed: Packed) -> float:
     if tile.along * taps <= FEW_ROWS and tile.in_span * spans > 1:
         cycles *= 1.4  # vectors are read from memory more than once for few products
     if tile.exchanged and problem.channels_last:
-        cycles *= 1.06  # a tie goes to vectors of plain channels
+        cycles *= 1.09  # a tie goes to vectors of plain channels
     return (cycles + _cost_of_stores(problem, tile)) * geometry.G
 
 
