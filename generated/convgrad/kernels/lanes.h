@@ -453,7 +453,8 @@ static inline void run_tile(const wgrad_geometry *geometry, const row_group *gro
 }
 
 /* Ask for part number `part` of what the turn that begins at row `first` is the first to read. With stride 1 columns
- * are asked for one by one; where each reads several, that leaves the memory half idle. */
+ * are asked for one by one; where each reads several, that leaves the memory half idle. Inlined, because compilers take
+ * a function that does nothing else for one without effect. */
 INLINE void prefetch_turn(const wgrad_geometry *geometry, const row_group *group, int64_t first, int64_t part,
                           int64_t parts, const float *plain, const float *windowed)
 {

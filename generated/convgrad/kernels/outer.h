@@ -285,26 +285,29 @@ INLINE void sum_window(const wgrad_geometry *geometry, const int rows, const int
         const int64_t at = block->windowed.row[r * TAP_ROWS + tap_row];
         if (at == OUTSIDE)
             continue;
-        const float *from = block->plain.base + (block->plain.row[r] + block->first * plain_step);
-        const float *x = block->windowed.base + (at + shift + block->first * step);
-        for (int64_t ow = block->first; ow < block->end; ow++, from += plain_step, x += step) {
-            for (; ow >= inner && ow < inner_end; ow++, from += plain_step, x += step) {
-                KEEP_POINTER(from);
-                KEEP_POINTER(x);
-                vector a[VECTORS];
-                load_vectors(vectors, a, from, PREFETCH * plain_step);
-                UNROLL
-                for (int i = 0; i < rows; i++)
-                    add_products(vectors, a, x + i, 1, sum[i]);
+        const float *const y = block->plain.base + block->plain.row[r];
+        for (int64_t ow = block->first; ow < block->end; ow++) {
+            if (ow == inner && inner < inner_end) {
+                const float *from = y + inner * plain_step, *x = block->windowed.base + (at + shift + inner * step);
+                for (; ow < inner_end; ow++, from += plain_step, x += step) {
+                    KEEP_POINTER(from);
+                    KEEP_POINTER(x);
+                    vector a[VECTORS];
+                    load_vectors(vectors, a, from, PREFETCH * plain_step);
+                    UNROLL
+                    for (int i = 0; i < rows; i++)
+                        add_products(vectors, a, x + i, 1, sum[i]);
+                }
+                if (ow == block->end)
+                    break;
             }
-            if (ow >= block->end)
-                break;
+            const int64_t place = shift + ow * step;
             vector a[VECTORS];
-            load_vectors(vectors, a, from, 0);
+            load_vectors(vectors, a, y + ow * plain_step, 0);
             UNROLL
             for (int i = 0; i < rows; i++)
-                if (shift + ow * step + i >= 0 && shift + ow * step + i < end)
-                    add_products(vectors, a, x + i, 1, sum[i]);
+                if (place + i >= 0 && place + i < end)
+                    add_products(vectors, a, block->windowed.base + (at + place + i), 1, sum[i]);
         }
     }
     flush_sums(rows, vectors, sum, sums, add);

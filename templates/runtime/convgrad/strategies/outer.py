@@ -132,8 +132,11 @@ def _delay(problem: Problem, tile: Tile, rows: int, vectors: int, packed: Packed
     if _rows_displace(problem, tile):
         factor = 1.07 if packed.rows else 1.45
     streams = tile.exchanged and not problem.channels_last and prod(geometry.K) == 1  # wide tiles read rows less often
-    if vectors > 2 and not (problem.channels_last and packed.vectors) and not streams:
+    in_place = not (problem.channels_last and packed.vectors)
+    if vectors > 2 and in_place and not streams:
         factor *= 1.06
+    elif vectors > 2 and not packed.rows and prod(geometry.K) > 1:
+        factor *= 1.03  # taps share rows in the first-level cache
     return factor * (1.04 if vectors == 3 else 1.0)
 
 
