@@ -43,7 +43,6 @@ def layout_description(operation: Operation) -> str:
         f"attributes={layout_tuple([_layout_attribute(row) for row in operation.attributes], 4)}",
         f"inputs={layout_tuple(inputs, 4)}",
         f"shape_name={quote(shape.name)}",
-        f"output={quote(operation.outputs[0].name)}",
         f"dtypes={quote_tuple(data_types(operation))}",
         f"definitions={layout_tuple(definitions, 4)}",
         f"same_total={_layout_formula(operation.padding.same_total, 4)}",

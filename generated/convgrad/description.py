@@ -106,7 +106,6 @@ class Description(NamedTuple):
     inputs: tuple[Input, Input]
     shape_name: str
     """What the weights' shape is called, as an attribute and as an input."""
-    output: str
     dtypes: tuple[str, ...]
     definitions: tuple[Definition, ...]
     same_total: Formula

@@ -140,6 +140,28 @@ def test_specialised_kernels(part: int) -> None:
     assert compared >= 2 * SPECIALISED // PARTS
 
 
+def test_windows_of_pairs() -> None:
+    """(tap, channel) pairs that are next to each other in memory, of which a part is outside near the edges."""
+    compared = 0
+    for number in range(70):
+        rng = random.Random(f"windows {number}")
+        geometry = draw_geometry(rng, groups=(1,))._replace(data_format="NXC")
+        isa = rng.choice(list_isas())
+        schedules = list(list_schedules(geometry, "f32", isa, specialised=True, strategy="outer"))
+        windows = [schedule for schedule in schedules if _has_windows(schedule)]
+        if windows:
+            schedule, tensors = rng.choice(windows), draw_tensors(geometry, number)
+            assert_same(compute(schedule, *tensors), direct(geometry, isa, *tensors), schedule)
+            compared += 1
+    assert compared >= 12
+
+
+def _has_windows(schedule: Schedule) -> bool:
+    geometry, fields = schedule.geometry, schedule.fields
+    taps, dilation = geometry.K[2], geometry.dilation[2]
+    return taps > 1 and dilation == 1 and not fields["exchanged"] and fields["span"] == taps * geometry.W
+
+
 def test_data_layouts() -> None:
     """The gradient of the same tensors, channels first and channels last."""
     for number in range(60):

@@ -29,7 +29,6 @@ from convgrad.compiler import find_compiler, require_python_headers
 from convgrad.cpus import usable_cpus
 from convgrad.errors import CompileError, SpecError
 from convgrad.isa import detect_isa
-from convgrad.kernel import Kernel
 from convgrad.kernel_table import KERNELS
 from convgrad.planner import kernel_isa
 from convgrad.processor import read_processor
@@ -114,21 +113,16 @@ def find_cached() -> dict[str, bool]:
             return found  # check() would make it
         cache.check()
         # Only the runtime can tell which instruction set kernels are compiled for; without it none of them was.
-        if cache.find(loader._recipe(loader._runtime_unit()), compiler) is None:
+        if cache.find(loader.runtime_recipe(), compiler) is None:
             return found
         found[loader.RUNTIME] = True
         best = detect_isa()
         for kernel in KERNELS:
-            found[kernel.symbol] = cache.find(_recipe(kernel, best), compiler) is not None
+            recipe = loader.kernel_recipe(kernel, kernel_isa(kernel.dtype, best))
+            found[kernel.symbol] = cache.find(recipe, compiler) is not None
     except (CompileError, SpecError, OSError):
         pass
     return found
-
-
-def _recipe(kernel: Kernel, isa: str) -> Any:
-    # The loader alone knows what a module is made from, and asks the cache with it.
-    declaration = loader._PROTOTYPE.format(symbol=kernel.symbol)
-    return loader._recipe(loader._Unit(kernel.symbol, declaration, kernel_isa(kernel.dtype, isa)))
 
 
 def _examine_python(report: Report) -> None:

@@ -67,7 +67,6 @@ DESCRIPTION = Description(
         Input("diff_dst", channels="OC", spatial="O"),
     ),
     shape_name="weights_shape",
-    output="diff_weights",
     dtypes=("f32", "bf16", "f16"),
     definitions=(
         Definition(

@@ -58,7 +58,6 @@ DESCRIPTION = Description(
         Input("output_delta", channels="OC", spatial="O"),
     ),
     shape_name="filter_shape",
-    output="filter_delta",
     dtypes=("f32", "bf16", "f16"),
     definitions=(
         Definition(

@@ -119,6 +119,16 @@ def load_kernel(kernel: Kernel, isa: str = "base") -> int:
     return address
 
 
+def runtime_recipe() -> Recipe:
+    """What the compiled runtime is made from: the cache is asked with it."""
+    return _recipe(_runtime_unit())
+
+
+def kernel_recipe(kernel: Kernel, isa: str) -> Recipe:
+    """What the compiled module of a kernel for any size is made from, for the instruction set `isa`."""
+    return _recipe(_kernel_unit(kernel, isa))
+
+
 def load_module(name: str) -> tuple[Any, Any]:
     """Return (ffi, lib) of kernels/<name>.c, with what its header <name>.h declares. It is no kernel: nothing tests it.
 
@@ -227,6 +237,10 @@ def _runtime_unit() -> _Unit:
     return _Unit(RUNTIME, f"{declarations}\n{LOADER_DECLARATIONS}", "base", THREAD_FLAGS)
 
 
+def _kernel_unit(kernel: Kernel, isa: str) -> _Unit:
+    return _Unit(kernel.symbol, _PROTOTYPE.format(symbol=kernel.symbol), isa)
+
+
 def _read_declarations(*headers: str) -> str:
     """Read headers for cffi, which takes plain declarations: no preprocessor lines."""
     lines = (line for name in headers for line in _read(KERNEL_FOLDER / name).splitlines())
@@ -241,7 +255,7 @@ def _load_kernel(kernel: Kernel, isa: str, *, announce: bool) -> tuple[Any, bool
     _check_kernel(kernel)
     _check_isa(isa)
     runtime, _ = _load(_runtime_unit(), _accept, announce=announce)
-    unit = _Unit(kernel.symbol, _PROTOTYPE.format(symbol=kernel.symbol), isa)
+    unit = _kernel_unit(kernel, isa)
 
     def check(module: Any) -> None:
         from convgrad.self_test import check_any_size  # only what compiles needs it

@@ -122,10 +122,12 @@ static inline scratch_parts carve_scratch(const wgrad_geometry *geometry, void *
     result.tables.cache.panel = result.panel + plain_panel_size(geometry, VECTORS);
     result.sums = result.tables.cache.panel + geometry->slots * slot_size(geometry, VECTORS);
     result.ladder = result.sums + geometry->tiles * tile_size(geometry);
+#ifndef WGRAD_SIZES
     for (int64_t kw = 0; kw < KW; kw++) {
         result.first_inside[kw] = first_inside(geometry, kw);
         result.end_inside[kw] = end_inside(geometry, kw);
     }
+#endif
     for (int64_t w = 0; w < WINDOWED; w++)
         for (int l = 0; l < LANES; l++)
             result.index[w][l] = (int32_t)smaller(LANES - 1, l / PLAIN * WINDOWED + w);
