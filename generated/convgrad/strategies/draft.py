@@ -93,10 +93,11 @@ def plan_slabs(problem: Problem, items: int) -> tuple[int, int]:
     return size, ceil_divide(groups, size)
 
 
-def spread_tiles(problem: Problem, tiles: int, most: int) -> int:
-    """Tiles of one work item: at most `most` of them, of equal number, and few enough for all threads to have some."""
+def spread_tiles(problem: Problem, tiles: int, most: int, items: int = 4) -> int:
+    """Tiles of one work item: at most `most` of them, of equal number, and few enough for each thread to have `items`
+    items: several, so that none waits long for another, or one, if what is packed for an item serves all its tiles."""
     if problem.threads > 1:
-        most = min(most, tiles // (4 * problem.threads))
+        most = min(most, tiles // (items * problem.threads))
     most = max(1, min(most, tiles))
     return ceil_divide(tiles, ceil_divide(tiles, most))
 

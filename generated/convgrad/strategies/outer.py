@@ -273,14 +273,15 @@ def _draft(problem: Problem, tile: Tile) -> Draft:
     tiles = ceil_divide(tile.across, width)
     sums = tile.along * prod(geometry.K) * width
     packs = tile.exchanged and (not problem.channels_last or tile.across % width != 0)
+    packed = _packs(problem, tile)
     if packs and not problem.channels_last:
         per_item = 1  # packed rows are kept from group to group: those of one tile only
     else:
         ladder = 4 * sums * order.levels
-        per_item = spread_tiles(problem, tiles, LADDER_BYTES // ladder if ladder else tiles)
+        most = LADDER_BYTES // ladder if ladder else tiles
+        per_item = spread_tiles(problem, tiles, most, items=1 if packed.rows else 4)
     items = geometry.G * ceil_divide(tiles, per_item)
     slab_groups, slabs = plan_slabs(problem, items)
-    packed = _packs(problem, tile)
     slots = count_live_rows(problem) if packs or packed.rows else 0
     strip = tile.span if packs else _plan_strip(problem, tile, per_item, packed.rows)
     panels = per_item if strip < tile.span else 1
