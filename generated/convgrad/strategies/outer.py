@@ -110,6 +110,11 @@ def _adjacent_pairs(problem: Problem) -> int:
     return geometry.K[2] * geometry.W if adjacent else 0
 
 
+def _is_window(problem: Problem, tile: Tile) -> bool:
+    """Whether a tile's rows are pairs that follow each other in memory: sum_window of kernels/outer.h."""
+    return tile.merged and tile.span == _adjacent_pairs(problem)
+
+
 def _rows_displace(problem: Problem, tile: Tile) -> bool:
     """Whether the channels of a tile's rows are so far apart in memory that they have one place in the cache, which is
     too few for them."""
@@ -124,7 +129,7 @@ def _delay(problem: Problem, tile: Tile, rows: int, vectors: int, packed: Packed
     geometry = problem.geometry
     if vectors == 1:  # each product waits for a scalar of its own
         return 1.05 if problem.isa.lanes < 16 else 1.23 if problem.channels_last else 1.12
-    if tile.merged and tile.span == _adjacent_pairs(problem):
+    if _is_window(problem, tile):
         return 1.15 if problem.isa.lanes < 16 else 1.08 if vectors < 4 else 1.0
     if tile.merged:
         return 1.15 if vectors == 2 else 1.0
@@ -145,7 +150,7 @@ def _cost_of_block(problem: Problem, tile: Tile, rows: int, vectors: int, packed
     geometry, order, lanes = problem.geometry, problem.order, problem.isa.lanes
     far = not packed.vectors and _pitch(problem, tile.across) >= MACHINE.far_bytes  # vectors displace each other
     unaligned = 1.5 if lanes == 16 else 1.0  # a vector of a whole cache line mostly lies in two
-    apart = tile.merged and tile.span != _adjacent_pairs(problem)  # each pair has a pointer of its own
+    apart = tile.merged and not _is_window(problem, tile)  # each pair has a pointer of its own
     loads = rows + vectors * unaligned + (0.6 * rows if apart else 0)
     # Multiply-adds, broadcasts, loads and prefetches of vectors; the loop, and prefetches of what is broadcast.
     broadcasts = 0 if vectors == 1 and lanes == 16 else rows  # a scalar may be an operand
@@ -187,7 +192,7 @@ def _cost(problem: Problem, tile: Tile, packed: Packed) -> float:
         if tile.span > geometry.K[2] * geometry.W and pad_h:
             cycles *= 1 + 2.0 * (geometry.K[1] - 1) / geometry.O[1]
         if pad_w:
-            tested = 1.0 if tile.span == _adjacent_pairs(problem) else 2.0
+            tested = 1.0 if _is_window(problem, tile) else 2.0
             cycles *= 1 + tested * (geometry.K[2] - 1) / geometry.O[2]
     transposed = tiles if not problem.channels_last else 1 if last % width else 0
     steps = prod(geometry.stride) if tile.exchanged else 1

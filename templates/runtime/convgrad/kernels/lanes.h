@@ -480,6 +480,7 @@ static inline void store_tile(const wgrad_geometry *geometry, const tile_job *jo
 {
     const int in_order = geometry->out_plain == 1 && geometry->out_group == PLAIN; /* plain channels of all groups */
     const int64_t used = ceil_divide(job->count, VECTOR_GROUPS), taps = TAP_ROWS * KW;
+    /* All lanes' (windowed channel, tap) runs follow each other: no float is stored alone. */
     if (taps_are_adjacent(geometry) && !geometry->accumulate && geometry->out_plain == WINDOWED * taps
         && geometry->out_group == PLAIN * WINDOWED * taps) {
         for (int64_t v = 0; v < used; v++) {
